@@ -1,0 +1,91 @@
+"""What can go wrong, as a tree.
+
+::
+
+    Exception
+    └── DRPGError                    everything this library raises of its own
+        ├── BenchmarkDataMissing     a data set is not on this machine; says what gets it
+        ├── EvaluationFailed         a judge could not judge: the step becomes *not judged*
+        ├── ResumeMismatch           a run is continued under other settings; prints both values
+        ├── EmbedderMismatch         a memory was written with another embedding model
+        ├── PolicyTooLong            a policy exceeds its hard size limit
+        ├── ModelNotFound            a local model is in none of the places it may come from
+        ├── UnknownRollout           feedback for a rollout that this memory never recorded
+        └── StorageError             a value cannot be kept, or a file is damaged
+
+A user's mistake (a wrong argument) is a plain ``ValueError`` that names the value and the
+remedy; a missing optional package is an ``ImportError`` that names the extra.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BenchmarkDataMissing",
+    "DRPGError",
+    "EmbedderMismatch",
+    "EvaluationFailed",
+    "ModelNotFound",
+    "PolicyTooLong",
+    "ResumeMismatch",
+    "StorageError",
+    "UnknownRollout",
+    "missing_extra",
+]
+
+
+class DRPGError(Exception):
+    """Root of everything this library raises of its own."""
+
+
+class BenchmarkDataMissing(DRPGError):
+    """A benchmark's data is not where it was looked for; the message says what gets it."""
+
+
+class EvaluationFailed(DRPGError):
+    """A judge could not reach a verdict (a crash, a missing database, a silent judge LM).
+
+    The step becomes *not judged*: its score is NaN, it is counted and reported, and nothing
+    is learned from it.
+    """
+
+
+class ResumeMismatch(DRPGError):
+    """A stored run or memory is opened under settings other than its own.
+
+    The message prints the stored and the given value of each setting that differs.
+    """
+
+
+class EmbedderMismatch(ResumeMismatch):
+    """A memory's vectors came from another embedding model than the one given.
+
+    The remedy is ``drpg memory reindex``, which embeds every stored text anew.
+    """
+
+
+class PolicyTooLong(DRPGError):
+    """A policy exceeds its hard limit on characters or rules."""
+
+
+class ModelNotFound(DRPGError):
+    """A local model is neither cached nor to be had from any of its sources."""
+
+
+class UnknownRollout(DRPGError, KeyError):
+    """Feedback names a rollout that this memory never recorded."""
+
+    def __str__(self) -> str:
+        # KeyError would print the message quoted, as if it were the missing key.
+        return str(self.args[0]) if self.args else ""
+
+
+class StorageError(DRPGError):
+    """A value cannot be stored without loss, or a stored file is damaged."""
+
+
+def missing_extra(feature: str, extra: str, package: str) -> ImportError:
+    """Return the one phrasing used for every optional package that is not installed."""
+    return ImportError(
+        f"{feature} needs the package {package!r}, which is not installed. "
+        f"Install it with: pip install 'drpg-dspy[{extra}]'"
+    )

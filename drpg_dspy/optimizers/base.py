@@ -1,0 +1,88 @@
+"""The contract of an online optimizer, and its laws.
+
+Checked over every class that exists (``drpg_dspy.testing.contracts``):
+
+* no label is visible when predicting: ``propose`` gets the inputs alone;
+* predicting changes no state: ``propose`` twice gives the same guidance;
+* learning returns nothing;
+* same seed, same run;
+* feedback that is NaN or uninformative changes nothing (the learner does not pass it on);
+* an empty memory works, and gives the prompt of the plain program;
+* ``load_state_dict(state_dict())`` on a fresh instance continues the same run;
+* LM calls of a step stay within ``max_lm_calls``;
+* a policy of any content reaches the prompt verbatim;
+* constructor arguments are stored unchanged under their own names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from drpg_dspy.memory.base import MemoryView
+from drpg_dspy.types import Experience, Guidance, ProgramCard
+
+__all__ = ["OnlineOptimizer"]
+
+
+class OnlineOptimizer(ABC):
+    """Decides which policy and which examples a program gets, and learns from verdicts.
+
+    Subclasses are one method each. They hold no copy of the history: it is passed in.
+
+    Attributes:
+        name: The method's name on the command line and in provenance.
+        max_lm_calls: Bound on the LM calls that one step costs beside the program's own.
+        paper: Where the method comes from.
+    """
+
+    name: ClassVar[str]
+    max_lm_calls: ClassVar[int] = 0
+    paper: ClassVar[str] = ""
+
+    card: ProgramCard | None = None
+
+    def bind(self, card: ProgramCard) -> None:
+        """Learn which program is served; called once, before anything else."""
+        self.card = card
+
+    @abstractmethod
+    def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Return policy and examples for this call. Must not change any state.
+
+        Args:
+            inputs: The call's arguments, no label.
+            memory: All experiences so far.
+        """
+
+    def update(self, experience: Experience, memory: MemoryView) -> None:
+        """Learn from one verdict. The memory does not hold this experience yet.
+
+        Called only with feedback that teaches. LM calls are allowed; writes go through
+        :meth:`~drpg_dspy.memory.base.MemoryView.remember` or :meth:`state_dict`.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what cannot be recomputed from memory, random state included."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, got {sorted(state)}.")
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments by name, as they were given."""
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        shown = [
+            f"{key}={value!r}"
+            for key, value in self.get_params().items()
+            if value != defaults[key].default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"

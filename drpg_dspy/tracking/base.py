@@ -1,0 +1,80 @@
+"""Who is told what happened.
+
+A tracker is fed from the memory's event log by one background thread
+(:class:`~drpg_dspy.tracking.writer.BackgroundWriter`), in order, each event at least once. It
+may be behind and is never in the way: a tracker that fails does not stop a stream, and what it
+missed is sent when the run is resumed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from drpg_dspy.types import Feedback, Policy, Rollout
+
+__all__ = ["RunInfo", "StepRecord", "Tracker"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a tracker is told at the start.
+
+    Attributes:
+        name: The run's or learner's name.
+        params: Settings, flat, as text, numbers or bools.
+        routes: Names of the program's routes.
+        resume_token: What the tracker returned from ``start`` when the run began; ``""`` when
+            it begins now. An MLflow tracker returns its run id.
+    """
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    routes: tuple[str, ...] = ()
+    resume_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One change in the run, ready to be shown.
+
+    Attributes:
+        seq: Number of the event in the log; grows, never repeats.
+        rollout: The prediction.
+        feedback: ``None`` while it waits for a verdict, or after a retraction.
+        policies: Policy versions stored for the first time by this event.
+        metrics: Running figures after this event, by name: ``score``, ``rolling_score``,
+            ``prequential_score``, ``judged``, ``not_judged``, ``failed``, ``prompt_tokens``,
+            ``completion_tokens``, ``lm_calls``, ``seconds``, ``policy_chars``, ``memory_size``,
+            and each of the guidance's counts.
+    """
+
+    seq: int
+    rollout: Rollout
+    feedback: Feedback | None
+    policies: Sequence[Policy] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Tracker(ABC):
+    """Receives a run's records.
+
+    All methods are called from the writer's thread alone. A raised exception is logged and
+    counted by the writer, and the records are offered again later.
+    """
+
+    name: str
+
+    @abstractmethod
+    def start(self, run: RunInfo) -> str:
+        """Open or reopen the run; return a token that finds it again."""
+
+    @abstractmethod
+    def write(self, records: Sequence[StepRecord]) -> None:
+        """Take records, in order of ``seq``. May see a record again after a crash."""
+
+    @abstractmethod
+    def finish(self, status: str) -> None:
+        """End the run: ``"finished"``, ``"stopped: …"`` or ``"failed: …"``."""

@@ -1,0 +1,3 @@
+"""The judges: pure, no LM unless the name says so."""
+
+from __future__ import annotations

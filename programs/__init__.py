@@ -1,0 +1,3 @@
+"""The benchmarks: one flat file each."""
+
+from __future__ import annotations
