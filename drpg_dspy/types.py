@@ -20,8 +20,10 @@ from drpg_dspy.plain import digest
 
 __all__ = [
     "OPEN_FIELD",
+    "PLAIN_VALUE",
     "POLICY_DESC",
     "SHOTS_DESC",
+    "Benchmark",
     "Call",
     "Experience",
     "Feedback",
@@ -42,6 +44,9 @@ Verdict = Literal["correct", "wrong"]
 
 POLICY_DESC = "Rules learned from feedback on earlier inputs. Follow each one that applies."
 SHOTS_DESC = "Earlier inputs of this kind with answers that were judged correct."
+
+PLAIN_VALUE = "$value"
+"""The one output of a program that returns something else than a ``dspy.Prediction``."""
 
 OPEN_FIELD = "drpg_open_field"
 """Key in a field's ``json_schema_extra`` that marks it as ours: ``"policy"`` or ``"shots"``."""
@@ -208,7 +213,7 @@ class Rollout:
         step: Position in the stream, from 1. Outside a stream, the number of the call.
         inputs: The call's arguments; never a label.
         outputs: The prediction's fields. A program that returns something else than a
-            ``dspy.Prediction`` gives ``{"value": …}``. ``None`` when it raised.
+            ``dspy.Prediction`` gives ``{"$value": …}``. ``None`` when it raised.
         key: The text that stands for the inputs in retrieval; ``""`` = not retrievable.
         trace: The predictor calls.
         guidance: The exact policies and shots used.
@@ -235,6 +240,13 @@ class Rollout:
         """True when the program raised instead of answering."""
         return self.outputs is None
 
+    @property
+    def answer(self) -> Any:
+        """What the program returned, as judges expect it: a ``dspy.Prediction`` or a value."""
+        if self.outputs is not None and self.outputs.keys() == {PLAIN_VALUE}:
+            return self.outputs[PLAIN_VALUE]
+        return dspy.Prediction(**(self.outputs or {}))
+
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
@@ -249,6 +261,8 @@ class Feedback:
             step is never learned from.
         id: Names this piece of feedback: the same id again is a revision, not a second vote.
         author: ``"judge"``, ``"metric"`` or ``"person:NAME"``.
+        usage: What learning from it cost in LM calls.
+        error: What went wrong when it was learned from; the verdict itself stands.
 
     Raises:
         ValueError: The score is not a bool, a number in [0, 1] or NaN.
@@ -260,6 +274,8 @@ class Feedback:
     informative: bool = True
     id: str = ""
     author: str = "metric"
+    usage: Usage = Usage()
+    error: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", _checked_score(self.score))
@@ -354,3 +370,39 @@ def _checked_score(score: Any) -> float:
             f"A score must lie in [0, 1], got {value!r}; divide by the maximum of your metric."
         )
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One file of ``programs/``, as the command line sees it.
+
+    Attributes:
+        name: Its name on the command line, the file's name.
+        title, paper, licence: For ``drpg list``.
+        metric: The figure reported, e.g. ``"execution accuracy"``.
+        k: The paper's number of retrieved experiences.
+        load: ``load(data, **options) -> list[dspy.Example]``: examples with a unique ``id``,
+            inputs marked by ``with_inputs``. ``data`` is a folder (``None`` = look in the
+            places the file documents). Raises ``BenchmarkDataMissing`` or ``ValueError``.
+        program: ``program() -> dspy.Module``: an ordinary DSPy program.
+        evaluator: ``evaluator(data, compare=…)``: a metric of five arguments that returns a
+            ``dspy.Prediction`` with ``score``, ``feedback`` and, where it matters,
+            ``informative``.
+        key: The text embedded for a call's inputs.
+        compares: Names of the scorings that ``evaluator`` knows, the default first.
+        read_predictions: ``read_predictions(path, examples) -> list[dspy.Prediction]`` for
+            ``drpg score``; ``None`` = not scored from files.
+    """
+
+    name: str
+    title: str
+    paper: str
+    licence: str
+    metric: str
+    k: int
+    load: Callable[..., list[Any]]
+    program: Callable[[], Any]
+    evaluator: Callable[..., Callable[..., Any]]
+    key: Callable[[Mapping[str, Any]], str]
+    compares: tuple[str, ...] = ()
+    read_predictions: Callable[..., list[Any]] | None = None

@@ -18,13 +18,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
 
 from drpg_dspy.types import Experience, Feedback, Policy, Rollout, Verdict
 
-__all__ = ["Event", "EventKind", "Hit", "Memory", "MemoryView"]
+__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView"]
 
 EventKind = Literal["rollout", "feedback", "retraction", "policy"]
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors.
+
+    Attributes:
+        identity: Names the model, its revision, pooling and normalisation; two embedders with
+            one identity give one vector for one text.
+        dimension: Length of a vector.
+    """
+
+    identity: str
+    dimension: int
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors, float32 of shape ``(len(texts), dimension)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +120,18 @@ class Memory(MemoryView):
     """Keeps rollouts, feedback, policies and optimizer state.
 
     The part that learners, runners and trackers use beside :class:`MemoryView`.
+
+    Attributes:
+        threshold: Scores from here on are correct, in (0, 1].
+        embedder: Turns keys into vectors; ``None`` = history can be read, not searched.
     """
+
+    threshold: float
+    embedder: Embedder | None
+
+    def is_correct(self, feedback: Feedback) -> bool:
+        """Tell whether a judged score reaches the threshold."""
+        return feedback.judged and feedback.score >= self.threshold
 
     @abstractmethod
     def record(self, rollout: Rollout) -> Rollout:
@@ -203,6 +234,14 @@ class Memory(MemoryView):
     @abstractmethod
     def set_meta(self, key: str, value: str) -> None:
         """Store a setting beside the data, in a transaction of its own."""
+
+    @abstractmethod
+    def copy_to(self, path: Path) -> None:
+        """Write a consistent copy of everything to a new file, while others use the memory."""
+
+    @abstractmethod
+    def copy_from(self, path: Path) -> None:
+        """Replace everything with what :meth:`copy_to` wrote."""
 
     @abstractmethod
     def discard(self) -> None:

@@ -1,1 +1,11 @@
+"""How the policy changes: one method, one file, one class."""
+
 from __future__ import annotations
+
+from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.optimizers.drpg import DRPG
+from drpg_dspy.optimizers.self_stream_icl import SelfStreamICL
+from drpg_dspy.optimizers.writers import CaseWriter, SetWriter
+from drpg_dspy.optimizers.zero_shot import ZeroShot
+
+__all__ = ["DRPG", "CaseWriter", "OnlineOptimizer", "SelfStreamICL", "SetWriter", "ZeroShot"]

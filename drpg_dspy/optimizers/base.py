@@ -48,6 +48,19 @@ class OnlineOptimizer(ABC):
         """Learn which program is served; called once, before anything else."""
         self.card = card
 
+    def require_card(self) -> ProgramCard:
+        """Return the program's card.
+
+        Raises:
+            ValueError: The optimizer is not bound to a program yet.
+        """
+        if self.card is None:
+            raise ValueError(
+                f"{type(self).__name__} serves no program yet; "
+                "give it to OnlinePolicyOptimizer(program, optimizer)."
+            )
+        return self.card
+
     @abstractmethod
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return policy and examples for this call. Must not change any state.
@@ -63,6 +76,14 @@ class OnlineOptimizer(ABC):
         Called only with feedback that teaches. LM calls are allowed; writes go through
         :meth:`~drpg_dspy.memory.base.MemoryView.remember` or :meth:`state_dict`.
         """
+
+    def consolidate(self, memory: MemoryView) -> Guidance:
+        """Return what a plain program should keep when online learning ends.
+
+        By default the guidance of the last answer that was right.
+        """
+        last = memory.recent(1, "correct")
+        return last[0].rollout.guidance if last else Guidance()
 
     def state_dict(self) -> dict[str, Any]:
         """Return what cannot be recomputed from memory, random state included."""

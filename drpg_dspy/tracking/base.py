@@ -9,7 +9,7 @@ missed is sent when the run is resumed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +28,15 @@ class RunInfo:
         routes: Names of the program's routes.
         resume_token: What the tracker returned from ``start`` when the run began; ``""`` when
             it begins now. An MLflow tracker returns its run id.
+        history: Replays every record of the run from the first, also those that an earlier
+            process sent, for trackers that attach the whole history at the end.
     """
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
     routes: tuple[str, ...] = ()
     resume_token: str = ""
+    history: Callable[[], Iterable[StepRecord]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,13 @@ class StepRecord:
         rollout: The prediction.
         feedback: ``None`` while it waits for a verdict, or after a retraction.
         policies: Policy versions stored for the first time by this event.
-        metrics: Running figures after this event, by name: ``score``, ``rolling_score``,
-            ``prequential_score``, ``judged``, ``not_judged``, ``failed``, ``prompt_tokens``,
-            ``completion_tokens``, ``lm_calls``, ``seconds``, ``policy_chars``, ``memory_size``,
-            and each of the guidance's counts.
+        metrics: Running figures after this event, by name
+            (:class:`~drpg_dspy.tracking.metrics.RunningMetrics`): ``score``,
+            ``rolling_score``, ``prequential_score``, ``judged``, ``not_judged``, ``failed``,
+            ``prompt_tokens``, ``completion_tokens``, ``lm_calls``, ``cost``, ``seconds``,
+            ``policy_chars``, ``memory_size``, each of the guidance's counts, and what this one
+            step took: ``step_tokens``, ``step_lm_calls``, ``step_seconds``.
+        at: When the event happened, seconds since the epoch.
     """
 
     seq: int
@@ -56,24 +62,41 @@ class StepRecord:
     feedback: Feedback | None
     policies: Sequence[Policy] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    at: float = 0.0
 
 
 class Tracker(ABC):
     """Receives a run's records.
 
-    All methods are called from the writer's thread alone. A raised exception is logged and
-    counted by the writer, and the records are offered again later.
+    ``start``, ``write`` and ``finish`` are called from the writer's thread alone. A raised
+    exception is logged and counted by the writer, and the records are offered again later.
+
+    Attributes:
+        name: Names the destination (``"jsonl:/runs/first.jsonl"``). How far a run was told is
+            remembered under this name, so two destinations must not share one, and it must
+            hold no secret.
     """
 
     name: str
 
     @abstractmethod
     def start(self, run: RunInfo) -> str:
-        """Open or reopen the run; return a token that finds it again."""
+        """Open or reopen the run; return a token that finds it again.
+
+        A token other than ``run.resume_token`` means that what was told before is gone (a
+        deleted file or run): everything is then offered again from the first event.
+        """
 
     @abstractmethod
     def write(self, records: Sequence[StepRecord]) -> None:
-        """Take records, in order of ``seq``. May see a record again after a crash."""
+        """Take records, in order of ``seq``. May see a record again after a crash or failure."""
+
+    def on_rollout(self, rollout: Rollout) -> None:
+        """See a stored rollout on the caller's own thread, while its call is still open.
+
+        The one method that runs inside the user's call: it must be cheap, must not touch a
+        network or disk, and must not raise. Does nothing unless a tracker has a use for it.
+        """
 
     @abstractmethod
     def finish(self, status: str) -> None:

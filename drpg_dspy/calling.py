@@ -1,0 +1,134 @@
+"""One call of a program: its arguments by name, its result as a record."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dspy
+
+from drpg_dspy.plain import to_plain
+from drpg_dspy.types import PLAIN_VALUE, Call, Guidance, ProgramCard, Rollout, RouteCard, Usage
+
+__all__ = ["Outcome", "ProgramCall", "describe", "run_async"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a program returned, or how it failed."""
+
+    result: Any = None
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class ProgramCall:
+    """A call about to be made.
+
+    Attributes:
+        function: The program, or one of its methods.
+        args, kwargs: What it is called with.
+        rollout_id: Name of the rollout; made up where none is given.
+        step: Its place in a stream; 0 = the memory numbers it.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    rollout_id: str = ""
+    step: int = 0
+    started: float = field(default_factory=time.time)
+    clock: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.rollout_id = self.rollout_id or uuid.uuid4().hex
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The arguments by name, positional ones named as the program names them."""
+        if not self.args:
+            return dict(self.kwargs)
+        target = getattr(self.function, "forward", self.function)
+        try:
+            bound = inspect.signature(target).bind_partial(*self.args, **self.kwargs)
+        except TypeError:
+            # The call itself will raise, in the program's own words.
+            return {f"argument_{i}": value for i, value in enumerate(self.args)} | self.kwargs
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            named.update(value) if kind is inspect.Parameter.VAR_KEYWORD else named.update(
+                {name: value}
+            )
+        return named
+
+    def run(self) -> Outcome:
+        """Make the call; a failure is returned, so that it can be recorded before it is raised."""
+        try:
+            return Outcome(self.function(*self.args, **self.kwargs))
+        except Exception as error:  # noqa: BLE001 - recorded, then raised to the caller
+            return Outcome(error=error)
+
+    def rollout(
+        self,
+        outcome: Outcome,
+        guidance: Guidance,
+        trace: Sequence[Call] = (),
+        usage: Usage = Usage(),
+        key: str = "",
+    ) -> Rollout:
+        """Return the record of the call, in plain form.
+
+        Raises:
+            StorageError: An input or output cannot be recorded.
+        """
+        error = outcome.error
+        return Rollout(
+            id=self.rollout_id,
+            step=self.step,
+            inputs=to_plain(self.inputs, where="inputs"),
+            outputs=None if error else _outputs(outcome.result),
+            key=key,
+            trace=tuple(trace),
+            guidance=guidance,
+            usage=usage,
+            error=f"{type(error).__name__}: {error}" if error else "",
+            created_at=self.started,
+            seconds=time.monotonic() - self.clock,
+        )
+
+
+async def run_async(call: ProgramCall) -> Outcome:
+    """Make the call through the program's own ``acall`` where it has one, else in a thread."""
+    program = call.function
+    try:
+        if hasattr(program, "aforward"):
+            return Outcome(await program.acall(*call.args, **call.kwargs))  # type: ignore[attr-defined]
+        return Outcome(await dspy.asyncify(program)(*call.args, **call.kwargs))
+    except Exception as error:  # noqa: BLE001 - recorded, then raised to the caller
+        return Outcome(error=error)
+
+
+def describe(
+    program: Any,
+    routes: tuple[RouteCard, ...],
+    name: str,
+    key: Callable[[Mapping[str, Any]], str],
+) -> ProgramCard:
+    """Return the card of a program, with the task it states or its signatures' instructions."""
+    task = getattr(program, "task_description", "") or "\n".join(
+        dict.fromkeys(route.instructions for route in routes)
+    )
+    if not isinstance(task, str):
+        raise ValueError(f"task_description must be a text, got {task!r}.")
+    return ProgramCard(name=name, task=task, routes=routes, key=key)
+
+
+def _outputs(result: Any) -> dict[str, Any]:
+    if isinstance(result, dspy.Prediction):
+        return {name: to_plain(value, where=f"outputs[{name!r}]") for name, value in result.items()}
+    return {PLAIN_VALUE: to_plain(result, where="the program's return value")}
