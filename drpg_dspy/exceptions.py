@@ -7,6 +7,7 @@
         ├── BenchmarkDataMissing     a data set is not on this machine; says what gets it
         ├── EvaluationFailed         a judge could not judge: the step becomes *not judged*
         ├── ResumeMismatch           a run is continued under other settings; prints both values
+        ├── RunInUse                 another live process works on the run
         ├── EmbedderMismatch         a memory was written with another embedding model
         ├── PolicyTooLong            a policy exceeds its hard size limit
         ├── ModelNotFound            a local model is in none of the places it may come from
@@ -27,6 +28,7 @@ __all__ = [
     "ModelNotFound",
     "PolicyTooLong",
     "ResumeMismatch",
+    "RunInUse",
     "StorageError",
     "UnknownRollout",
     "missing_extra",
@@ -54,6 +56,10 @@ class ResumeMismatch(DRPGError):
 
     The message prints the stored and the given value of each setting that differs.
     """
+
+
+class RunInUse(DRPGError):
+    """Another live process (or thread) works on the run; the message names it."""
 
 
 class EmbedderMismatch(ResumeMismatch):

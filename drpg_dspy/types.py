@@ -261,7 +261,7 @@ class Feedback:
             step is never learned from.
         id: Names this piece of feedback: the same id again is a revision, not a second vote.
         author: ``"judge"``, ``"metric"`` or ``"person:NAME"``.
-        usage: What learning from it cost in LM calls.
+        usage: What judging with and learning from it cost in LM calls.
         error: What went wrong when it was learned from; the verdict itself stands.
 
     Raises:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dspy
 
 __all__ = ["Judgement"]
 
 
-class Judgement(dspy.Prediction):  # type: ignore[misc]
+class Judgement(dspy.Prediction):
     """A ``dspy.Prediction`` with a score and feedback, true only when the answer is right.
 
     A plain ``dspy.Prediction`` is true whatever its score, so that ``BootstrapFewShot`` without
@@ -21,9 +19,6 @@ class Judgement(dspy.Prediction):  # type: ignore[misc]
     >>> sum([Judgement(score=1.0), Judgement(score=0.0)]) / 2
     0.5
     """
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        super().__init__(*args, **fields)
 
     def __bool__(self) -> bool:
         return float(self) >= 1.0

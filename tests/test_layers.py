@@ -14,10 +14,10 @@ LAYERS = [
     ["cli", "__main__"],
     ["streaming", "analysis", "testing", "scoring", "local_lm"],
     ["online"],
-    ["optimizers", "baking", "calling"],
+    ["optimizers"],
     ["retrieval"],
     ["memory", "tracking", "injection"],
-    ["types", "plain", "exceptions", "usage", "weights", "judging"],
+    ["types", "plain", "exceptions", "carrier", "usage", "weights", "judging"],
 ]
 RANK = {name: rank for rank, layer in enumerate(reversed(LAYERS)) for name in layer}
 # drpg_dspy.testing offers contracts for every layer and is imported by none of them.

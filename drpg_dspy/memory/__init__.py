@@ -1,1 +1,8 @@
+"""Where experiences are kept."""
+
 from __future__ import annotations
+
+from drpg_dspy.memory.base import Embedder, Event, EventKind, Hit, Memory, MemoryView
+from drpg_dspy.memory.sqlite import SQLiteMemory
+
+__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView", "SQLiteMemory"]

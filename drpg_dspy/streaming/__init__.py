@@ -1,1 +1,23 @@
+"""Order, delay, budget, resume: how a learner meets a stream."""
+
 from __future__ import annotations
+
+from drpg_dspy.streaming.attempts import Retry
+from drpg_dspy.streaming.budget import Budget
+from drpg_dspy.streaming.progress import ConsoleProgress, Progress, ProgressReport
+from drpg_dspy.streaming.runner import run_stream
+from drpg_dspy.streaming.schedule import stream_order
+from drpg_dspy.streaming.store import RunConfig, RunFolder, list_runs
+
+__all__ = [
+    "Budget",
+    "ConsoleProgress",
+    "Progress",
+    "ProgressReport",
+    "Retry",
+    "RunConfig",
+    "RunFolder",
+    "list_runs",
+    "run_stream",
+    "stream_order",
+]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from drpg_dspy.memory.base import EventKind
 from drpg_dspy.types import Feedback, Policy, Rollout
 
 __all__ = ["RunInfo", "StepRecord", "Tracker"]
@@ -28,6 +29,7 @@ class RunInfo:
         routes: Names of the program's routes.
         resume_token: What the tracker returned from ``start`` when the run began; ``""`` when
             it begins now. An MLflow tracker returns its run id.
+        threshold: Score from which a rollout counts as correct, in (0, 1]; the memory's.
         history: Replays every record of the run from the first, also those that an earlier
             process sent, for trackers that attach the whole history at the end.
     """
@@ -36,6 +38,7 @@ class RunInfo:
     params: Mapping[str, Any] = field(default_factory=dict)
     routes: tuple[str, ...] = ()
     resume_token: str = ""
+    threshold: float = 1.0
     history: Callable[[], Iterable[StepRecord]] = tuple
 
 
@@ -52,9 +55,12 @@ class StepRecord:
             (:class:`~drpg_dspy.tracking.metrics.RunningMetrics`): ``score``,
             ``rolling_score``, ``prequential_score``, ``judged``, ``not_judged``, ``failed``,
             ``prompt_tokens``, ``completion_tokens``, ``lm_calls``, ``cost``, ``seconds``,
-            ``policy_chars``, ``memory_size``, each of the guidance's counts, and what this one
-            step took: ``step_tokens``, ``step_lm_calls``, ``step_seconds``.
+            ``policy_chars``, ``memory_size``, ``steps``, ``learning_failed``, each of the
+            guidance's counts, and what this one step took: ``step_tokens``,
+            ``step_lm_calls``, ``step_seconds``.
         at: When the event happened, seconds since the epoch.
+        kind: What happened: ``"rollout"``, ``"feedback"``, ``"retraction"``, or ``"policy"``
+            for policies that came with none of these.
     """
 
     seq: int
@@ -63,6 +69,7 @@ class StepRecord:
     policies: Sequence[Policy] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     at: float = 0.0
+    kind: EventKind = "rollout"
 
 
 class Tracker(ABC):
@@ -72,12 +79,19 @@ class Tracker(ABC):
     exception is logged and counted by the writer, and the records are offered again later.
 
     Attributes:
-        name: Names the destination (``"jsonl:/runs/first.jsonl"``). How far a run was told is
-            remembered under this name, so two destinations must not share one, and it must
-            hold no secret.
+        name: A short label for people; the learner's name where it is given none.
     """
 
-    name: str
+    name: str = ""
+
+    @property
+    def destination(self) -> str:
+        """Where the records go, e.g. ``"jsonl:/runs/first.jsonl"``.
+
+        How far a run was told is remembered under this text: two destinations must not share
+        one, and it must hold no secret.
+        """
+        return f"{type(self).__name__}:{self.name}"
 
     @abstractmethod
     def start(self, run: RunInfo) -> str:

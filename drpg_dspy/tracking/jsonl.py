@@ -47,10 +47,15 @@ class JSONLTracker(Tracker):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
         self._file = Path(path).absolute()
-        self.name = f"jsonl:{self._file}"
+        self.name = self._file.stem
         self._token = ""
         self._last = 0
         self._open: BinaryIO | None = None
+
+    @property
+    def destination(self) -> str:
+        """The file's whole path."""
+        return f"jsonl:{self._file}"
 
     def start(self, run: RunInfo) -> str:
         """Open the file, or go on behind its last whole line."""

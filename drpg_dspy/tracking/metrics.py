@@ -29,9 +29,12 @@ class RunningMetrics:
     ``rolling_score``           the same over the last 50 judged, in order of judgement
     ``judged``, ``not_judged``  rollouts whose standing feedback has a score, has none (NaN)
     ``failed``                  rollouts whose program raised
-    ``memory_size``             rollouts whose standing feedback teaches
-    ``prompt_tokens``, …        ``completion_tokens``, ``lm_calls``, ``cost`` (US dollars),
-                                ``seconds``: totals, policy writing included
+    ``steps``                   the highest step so far
+    ``memory_size``             experiences: answered rollouts whose standing feedback teaches
+    ``learning_failed``         verdicts from which learning failed (``Feedback.error``)
+    ``prompt_tokens``, …        ``completion_tokens``, ``lm_calls``, ``cost`` (US dollars):
+                                totals of answering, policy writing and learning
+    ``seconds``                 total wall time of the calls
     ``step_tokens``, …          ``step_lm_calls``, ``step_seconds``: of this rollout alone
     ``policy_chars``            length of the policies this rollout was given, all routes
     any other name              total of that count in the guidances (``policy_unparsable``)
@@ -50,14 +53,18 @@ class RunningMetrics:
         self._total = 0.0
         self._not_judged: set[str] = set()
         self._teaching: set[str] = set()
-        self._failed = 0
+        self._failed: set[str] = set()
+        self._learning_failed = 0
+        self._steps = 0
         self._usage = Usage()
         self._seconds = 0.0
         self._counts: Counter[str] = Counter()
 
     def add_rollout(self, rollout: Rollout) -> None:
         """Count a new prediction."""
-        self._failed += rollout.failed
+        if rollout.failed:
+            self._failed.add(rollout.id)
+        self._steps = max(self._steps, rollout.step)
         self._usage += rollout.usage + rollout.guidance.usage
         self._seconds += rollout.seconds
         self._counts.update(rollout.guidance.counts)
@@ -73,12 +80,14 @@ class RunningMetrics:
         self._teaching.discard(rollout_id)
         if feedback is None:
             return
+        self._usage += feedback.usage  # a verdict that is revised later was paid for all the same
+        self._learning_failed += bool(feedback.error)
         if feedback.judged:
             self._scores[rollout_id] = feedback.score
             self._total += feedback.score
         else:
             self._not_judged.add(rollout_id)
-        if feedback.teaches:
+        if feedback.teaches and rollout_id not in self._failed:
             self._teaching.add(rollout_id)
 
     def figures(self, rollout: Rollout, feedback: Feedback | None) -> dict[str, float]:
@@ -95,7 +104,9 @@ class RunningMetrics:
         figures |= {
             "judged": len(self._scores),
             "not_judged": len(self._not_judged),
-            "failed": self._failed,
+            "failed": len(self._failed),
+            "learning_failed": self._learning_failed,
+            "steps": self._steps,
             "memory_size": len(self._teaching),
             "prompt_tokens": self._usage.prompt_tokens,
             "completion_tokens": self._usage.completion_tokens,

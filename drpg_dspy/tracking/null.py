@@ -12,8 +12,6 @@ __all__ = ["NullTracker"]
 class NullTracker(Tracker):
     """Takes every record and keeps none; for switching tracking off without an ``if``."""
 
-    name = "null"
-
     def start(self, run: RunInfo) -> str:
         """Return the run's name as its token."""
         return run.resume_token or run.name

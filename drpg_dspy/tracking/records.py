@@ -100,6 +100,7 @@ class RecordBuilder:
             policies=policies,
             metrics=self.metrics.figures(rollout, feedback),
             at=event.at,
+            kind=event.kind,
         )
 
 

@@ -3,8 +3,8 @@
 The log is the truth and the tracker follows it. All that a stream does is
 :meth:`BackgroundWriter.notify`; everything else happens on one daemon thread, in order, at
 least once. How far the tracker was told is kept in the memory beside the data
-(``tracker:NAME``), so whatever a dead tracker or a killed process missed is sent the next time
-a writer is started on that memory.
+(``tracker:DESTINATION``), so whatever a dead tracker or a killed process missed is sent the next
+time a writer is started on that memory.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class BackgroundWriter:
     not compete with the program for the interpreter; :meth:`close` sends the rest at full speed.
 
     Several processes may share a memory, and each may have a writer for the same tracker: the
-    one that holds the lease (``tracker:NAME:lease``) writes what all of them did, the others
+    one that holds the lease (``tracker:DESTINATION:lease``) writes what all of them did, the others
     stand by and take over when it closes or dies.
 
     Args:
         memory: Where the run is.
         tracker: Who is told.
-        run: What the tracker is told at the start. Its ``resume_token`` and ``history`` are
-            filled in from the memory.
+        run: What the tracker is told at the start. Its ``resume_token``, ``threshold`` and
+            ``history`` are filled in from the memory.
         batch: Records in a delivery, at most.
         interval: Seconds between looks at the log when nobody calls :meth:`notify`, and the
             first pause after a failure.
@@ -85,7 +85,7 @@ class BackgroundWriter:
         self.interval = interval
         self.failures = 0
         self.failure_kinds: Counter[str] = Counter()
-        self._meta = f"tracker:{tracker.name}"
+        self._meta = f"tracker:{tracker.destination}"
         self._lease = Lease(memory, f"{self._meta}:lease")
         self._builder: RecordBuilder | None = None  # None until the tracker has been started
         self._waiting: deque[StepRecord] = deque()
@@ -137,7 +137,7 @@ class BackgroundWriter:
             _log.warning(
                 "%s did not take everything within %.0f s. What is missing is sent when the run "
                 "is resumed.",
-                self.tracker.name,
+                self.tracker.destination,
                 timeout,
             )
             return False
@@ -199,7 +199,7 @@ class BackgroundWriter:
             _log.warning(
                 "Tracker %s failed (%s: %s). The run goes on; what is missing is sent later. "
                 "Further failures of this kind are only counted.",
-                self.tracker.name,
+                self.tracker.destination,
                 kind,
                 error,
                 exc_info=_log.isEnabledFor(logging.DEBUG),
@@ -248,7 +248,9 @@ class BackgroundWriter:
         cursor, token = self._stored()
         history = partial(replay, self.memory)
         given = token or self.run.resume_token
-        run = replace(self.run, resume_token=given, history=history)
+        run = replace(
+            self.run, resume_token=given, threshold=self.memory.threshold, history=history
+        )
         self._token = self.tracker.start(run)
         if self._token != given:
             cursor = 0

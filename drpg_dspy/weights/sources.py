@@ -67,7 +67,7 @@ class HubSource:
             raise SourceFailed("the package huggingface_hub is not installed") from error
         require_space(partial, weights.bytes, weights)
         # Its bases are the HTTP client's own root (whichever client this version uses) and OSError.
-        unreachable = (*HfHubHTTPError.__bases__, ValueError)
+        unreachable: tuple[Any, ...] = (*HfHubHTTPError.__bases__, ValueError)
         ready, bar = partial / "hub", _progress_bar(weights, report)
         try:
             for file in weights.files:

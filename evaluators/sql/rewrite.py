@@ -6,6 +6,7 @@ None of them ever touches the text that a verdict says was run, except the remov
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def orders_rows(sql: str) -> bool:
     (False, True)
     """
     words = [t.keyword for t in tokens(sql) if t.kind not in ("space", "comment")]
-    return ("ORDER", "BY") in zip(words, words[1:], strict=False)
+    return ("ORDER", "BY") in itertools.pairwise(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def cuts(sql: str) -> list[Cut]:
     return found
 
 
-def fix_order(sql: str, found: Sequence[Cut], columns: int, direction: str) -> str:
+def fix_order(sql: str, columns: int, direction: str) -> str:
     """Break every tie at a cut by the output columns, in one direction.
 
     Each result is one that the query itself may give: further sort terms only choose among
@@ -108,18 +109,18 @@ def fix_order(sql: str, found: Sequence[Cut], columns: int, direction: str) -> s
     the select list holds; of an inner query only the first is sure to exist.
     """
     edits: list[tuple[int, int, str]] = []
-    for cut in found:
+    for cut in cuts(sql):
         numbers = range(1, (columns if cut.outermost else 1) + 1)
         extra = ", ".join(f"{number} {direction}" for number in numbers)
         edits.append((cut.at, cut.at, f", {extra} " if cut.ordered else f" ORDER BY {extra} "))
     return _edit(sql, edits)
 
 
-def nulls_last(sql: str, found: Sequence[Cut]) -> str:
+def nulls_last(sql: str) -> str:
     """Send NULL keys to the end wherever rows are cut off after sorting."""
     edits = [
         (end, end, " NULLS LAST")
-        for cut in found
+        for cut in cuts(sql)
         if cut.limited
         for start, end in cut.terms
         if "NULLS" not in _keywords(sql[start:end])
@@ -127,16 +128,18 @@ def nulls_last(sql: str, found: Sequence[Cut]) -> str:
     return _edit(sql, edits)
 
 
-def text_as_numbers(sql: str, found: Sequence[Cut]) -> str:
+def text_as_numbers(sql: str) -> str:
     """Sort text keys that spell numbers as those numbers, wherever rows are cut off."""
     edits: list[tuple[int, int, str]] = []
-    for cut in found:
+    for cut in cuts(sql):
         for start, end in cut.terms if cut.limited else ():
             real = [t for t in tokens(sql[start:end]) if t.kind not in ("space", "comment")]
             while real and real[-1].keyword in ("ASC", "DESC", "NULLS", "FIRST", "LAST"):
                 real.pop()
-            if not real or (len(real) == 1 and real[0].kind == "number"):
-                continue  # a column number would turn into a constant
+            number = len(real) == 1 and real[0].kind == "number"
+            # A column number would turn into a constant; an inner query holds cuts of its own.
+            if not real or number or any(t.keyword == "SELECT" for t in real):
+                continue
             stop = start + real[-1].end
             key = sql[start:stop]
             edits.append(

@@ -5,9 +5,9 @@ Nothing here changes a character inside a literal, a quoted name or a comment.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 __all__ = ["NotOneStatement", "Token", "extract_sql", "streambench_sql", "tokens"]
@@ -91,7 +91,7 @@ _STARTS = frozenset(
     "ALTER ANALYZE ATTACH BEGIN COMMIT CREATE DELETE DETACH DROP END EXPLAIN INSERT PRAGMA REINDEX "
     "RELEASE REPLACE ROLLBACK SAVEPOINT SELECT UPDATE VACUUM VALUES WITH".split()
 )
-_FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[A-Za-z0-9_+-]*)(?=\s|\Z)")
+_FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[ \t]*(?:(?P<info>[A-Za-z0-9_+-]+)(?=\s|\Z))?")
 
 
 def extract_sql(text: str) -> str:
@@ -115,9 +115,7 @@ def extract_sql(text: str) -> str:
     evaluators.sql.text.NotOneStatement: The answer holds several SQL statements; ...
     """
     text = text.lstrip("\ufeff")
-    blocks = [block for block in _fenced(text) if _significant(block)]
-    statements = [block for block in blocks if _starts_statement(block)] or blocks[:1]
-    found = {_single(block) for block in statements}
+    found = {_single(block) for block in _fenced(text) if _starts_statement(block)}
     if len(found) > 1:
         raise NotOneStatement("multiple statements")
     if found:
@@ -148,8 +146,7 @@ def streambench_sql(text: str) -> str:
     return sql if sql.startswith("SELECT") else f"SELECT {sql}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
+class _Opening(NamedTuple):
     fence: str
     end: int
     own_line: bool
@@ -165,16 +162,7 @@ def _fenced(text: str) -> list[str]:
     blocks: list[str] = []
     position = 0
     while opening := _next_opening(text, position, inline):
-        close = re.compile(
-            (r"^[ \t]{0,3}" if opening.own_line else "")
-            + re.escape(opening.fence[0]) + "{%d,}" % len(opening.fence),
-            re.MULTILINE,
-        ).search(text, opening.end)  # fmt: skip
-        if close is None and opening.own_line:
-            # `SELECT 1```` on one line is what small models write.
-            close = re.compile(re.escape(opening.fence) + r"[ \t]*$", re.MULTILINE).search(
-                text, opening.end
-            )
+        close = _closing(text, opening)
         blocks.append(text[opening.end : close.start() if close else len(text)])
         position = close.end() if close else len(text)
     return blocks
@@ -182,36 +170,56 @@ def _fenced(text: str) -> list[str]:
 
 def _next_opening(text: str, position: int, inline: bool) -> _Opening | None:
     for match in _FENCE.finditer(text, position):
-        line_start = text.rfind("\n", 0, match.start()) + 1
-        own_line = not text[line_start : match.start()].strip()
-        if not own_line and not inline:
-            continue
-        # An info string is a language; a first word of SQL is not.
-        word = match["info"].upper()
-        end = match.start("info") if word in _STARTS else match.end()
-        return _Opening(match["fence"], end, own_line)
+        own_line = _begins_line(text, match.start())
+        if own_line or inline:
+            # An info string is a language; a first word of SQL is not.
+            sql = (match["info"] or "").upper() in _STARTS
+            end = match.start("info") if sql else match.end()
+            return _Opening(match["fence"], end, own_line)
     return None
 
 
+def _closing(text: str, opening: _Opening) -> re.Match[str] | None:
+    marks = re.escape(opening.fence[0]) + "{" + str(len(opening.fence)) + ",}"
+    line_end = text.find("\n", opening.end)
+    on_line = re.compile(marks).search(text, opening.end, line_end if line_end >= 0 else len(text))
+    if on_line or not opening.own_line:
+        return on_line or re.compile(marks).search(text, opening.end)
+    return re.compile(rf"^[ \t]{{0,3}}{marks}(?![A-Za-z])", re.MULTILINE).search(text, opening.end)
+
+
+def _begins_line(text: str, position: int) -> bool:
+    return not text[text.rfind("\n", 0, position) + 1 : position].strip()
+
+
 def _starts_statement(text: str) -> bool:
-    first = next(iter(_significant(text)), None)
-    return first is not None and first.keyword in _STARTS
+    first, second, third = [*itertools.islice(_significant(text), 3), None, None, None][:3]
+    if first is None or first.keyword not in _STARTS:
+        return False
+    if first.keyword != "WITH" or second is None or second.keyword == "RECURSIVE":
+        return True
+    # "With this query …" is prose.
+    return third is not None and (third.keyword == "AS" or third.text == "(")
 
 
-def _significant(text: str) -> list[Token]:
-    return [t for t in tokens(text) if t.kind not in ("space", "comment") and t.text != ";"]
+def _significant(text: str) -> Iterator[Token]:
+    return (t for t in tokens(text) if t.kind not in ("space", "comment") and t.text != ";")
+
+
+_BEGINNINGS = (
+    re.compile(r"^[ \t]*(?:SELECT|WITH|VALUES)\b", re.IGNORECASE | re.MULTILINE),
+    re.compile(r"\b(?:SELECT\s|WITH\s+\S+\s+AS\s*\()"),
+    re.compile(r"\b(?:SELECT\s|WITH\s+\S+\s+AS\s*\()", re.IGNORECASE),
+)
 
 
 def _without_prose(text: str) -> str:
-    """Leave off prose before the first line that begins a statement, and a stray fence after."""
+    """Leave off prose before the first place that begins a statement, and a fence after it."""
     if not _starts_statement(text):
-        begin = re.search(r"^[ \t]*(?:SELECT|WITH|VALUES)\b", text, re.IGNORECASE | re.MULTILINE)
-        if begin is None:
-            begin = re.search(r"\b(?:SELECT\s|WITH\s+\S+\s+AS\s*\()", text, re.IGNORECASE)
-        text = text[begin.start() :] if begin else text
+        places = (m.start() for form in _BEGINNINGS for m in form.finditer(text))
+        text = text[next((p for p in places if _starts_statement(text[p:])), 0) :]
     for token in tokens(text):
-        stray = token.text.startswith("```") and token.kind in ("name", "bad")
-        if stray and not text[text.rfind("\n", 0, token.start) + 1 : token.start].strip():
+        if text.startswith("```", token.start) and _begins_line(text, token.start):
             return text[: token.start]
     return text
 

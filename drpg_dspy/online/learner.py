@@ -15,9 +15,7 @@ import dataclasses
 import functools
 import inspect
 import logging
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,14 +23,16 @@ from typing import Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from drpg_dspy.baking import bake
-from drpg_dspy.calling import Outcome, ProgramCall, describe, run_async
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.injection import attach, record_trace, use_guidance
 from drpg_dspy.judging import judge, to_feedback
-from drpg_dspy.memory import Memory, SQLiteMemory
+from drpg_dspy.memory import Memory
+from drpg_dspy.online.baking import compile_online
+from drpg_dspy.online.calling import Outcome, ProgramCall, describe, run_async
+from drpg_dspy.online.defaults import check_kinds, default_memory, flat_params
+from drpg_dspy.online.keeping import learner_folder, read_learner, write_learner
 from drpg_dspy.optimizers.base import OnlineOptimizer
-from drpg_dspy.retrieval import default_embedder, default_key
+from drpg_dspy.retrieval import default_key
 from drpg_dspy.tracking import BackgroundWriter, RunInfo, Tracker
 from drpg_dspy.types import Experience, Feedback, Guidance, Rollout
 from drpg_dspy.usage import meter
@@ -83,19 +83,21 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         threshold: float = 0.5,
     ) -> None:
         super().__init__()
-        _check_kinds(program, optimizer, metric)
+        check_kinds(program, optimizer, metric)
+        if isinstance(program, OnlinePolicyOptimizer):
+            raise ValueError("This program is wrapped already; pass its .program to wrap it anew.")
         self.program = program
         self.optimizer = optimizer
         self.tracker = tracker
         self.metric = metric
-        self.name = name or getattr(tracker, "run_name", None) or getattr(tracker, "name", None)
+        self.name = name or (tracker.name if tracker is not None else "")
         self.key = key
         self.threshold = threshold
         self.card = describe(
             program, attach(program), self.name or type(program).__name__, key or default_key
         )
         optimizer.bind(self.card)
-        self.memory = memory if memory is not None else _default_memory(self, threshold)
+        self.memory = memory if memory is not None else default_memory(self, self.name, threshold)
         self._learning = threading.RLock()
         self._state_version = -1
         self._writer: BackgroundWriter | None = None
@@ -128,7 +130,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
             outcome = await run_async(call)
         key = self.card.key(call.inputs)
         rollout = call.rollout(outcome, guidance, trace, usage.total(), key)
-        rollout = await asyncio.to_thread(self._record, rollout)
+        rollout = await asyncio.to_thread(self.record_one, rollout)
         # Judging and learning may call an LM; the event loop goes on meanwhile.
         return await asyncio.to_thread(self._deliver, rollout, outcome, labels)
 
@@ -148,18 +150,48 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         Raises:
             StorageError: An input or output cannot be recorded.
         """
+        return self.record_one(self.attempt_one(inputs, rollout_id=rollout_id, step=step)[0])
+
+    def attempt_one(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        rollout_id: str | None = None,
+        step: int = 0,
+        guidance: Guidance | None = None,
+    ) -> tuple[Rollout, Exception | None]:
+        """Answer one input as :meth:`predict_one` does, and record nothing.
+
+        Lets a runner look at a failure and try again before :meth:`record_one`.
+
+        Args:
+            inputs, rollout_id, step: As for :meth:`predict_one`.
+            guidance: A policy and examples at hand; ``None`` = propose them.
+
+        Returns:
+            The rollout, and what was raised where it failed.
+        """
         call = ProgramCall(self.program, (), dict(inputs), rollout_id or "", step)
+        failure = None
         with meter() as usage:
             try:
-                guidance = self.propose(call.inputs)
+                guidance = guidance or self.propose(call.inputs)
             except Exception as error:  # noqa: BLE001 - one example may fail, the stream goes on
-                failure = Outcome(error=error)
-            else:
-                failure = None
-        if failure is not None:
-            spent = Guidance(counts={"propose_failed": 1}, usage=usage.total())
-            return self._record(call.rollout(failure, spent, key=self.card.key(call.inputs)))
-        return self._answer(call, guidance)[0]
+                failure = error
+        if guidance is None:
+            guidance = Guidance(counts={"propose_failed": 1}, usage=usage.total())
+            key = self.card.key(call.inputs)
+            return call.rollout(Outcome(error=failure), guidance, key=key), failure
+        rollout, outcome = self._run(call, guidance)
+        return rollout, outcome.error
+
+    def record_one(self, rollout: Rollout) -> Rollout:
+        """Write a rollout into memory and tell the tracker; see :meth:`attempt_one`."""
+        rollout = self.memory.record(rollout)
+        self._last.set(rollout.id)
+        self._last_anywhere = rollout.id
+        self._notify()
+        return rollout
 
     def propose(self, inputs: Mapping[str, Any]) -> Guidance:
         """Return the policy and examples that a call with these inputs would get now."""
@@ -203,17 +235,14 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
             return Guidance(counts={"propose_failed": 1})
 
     def _answer(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
+        rollout, outcome = self._run(call, guidance)
+        return self.record_one(rollout), outcome
+
+    def _run(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
         with use_guidance(guidance), record_trace() as trace, meter() as usage:
             outcome = call.run()
         key = self.card.key(call.inputs)
-        return self._record(call.rollout(outcome, guidance, trace, usage.total(), key)), outcome
-
-    def _record(self, rollout: Rollout) -> Rollout:
-        rollout = self.memory.record(rollout)
-        self._last.set(rollout.id)
-        self._last_anywhere = rollout.id
-        self._notify()
-        return rollout
+        return call.rollout(outcome, guidance, trace, usage.total(), key), outcome
 
     def _deliver(self, rollout: Rollout, outcome: Outcome, labels: Any) -> Any:
         self._last.set(rollout.id)  # again: recording may have happened in another thread
@@ -317,7 +346,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
                     )
                     self.memory.discard()
                     verdict = dataclasses.replace(verdict, error=f"{type(error).__name__}: {error}")
-            verdict = dataclasses.replace(verdict, usage=usage.total())
+            verdict = dataclasses.replace(verdict, usage=verdict.usage + usage.total())
             state = self.optimizer.state_dict() if stateful else None
         written = self.memory.commit(
             rollout.id,
@@ -387,23 +416,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
             raise ValueError(
                 f"compile takes no teacher and no {sorted(kwargs) or 'more'} arguments."
             )
-        copy = student.deepcopy()
-        optimizer = type(self.optimizer)(**self.optimizer.get_params())
-        learner = OnlinePolicyOptimizer(
-            copy, optimizer, metric=self.metric, key=self.key, threshold=self.threshold,
-            memory=SQLiteMemory(
-                _temporary_file(self), self.memory.embedder, threshold=self.memory.threshold
-            ),  # the same vectors, none of the experiences
-        )  # fmt: skip
-        for example in trainset:
-            rollout = learner.predict_one(dict(example.inputs().items()))
-            if not rollout.failed:
-                learner.learn_one(rollout, judge(self.metric, example, rollout.answer))
-        learned = bake(copy, optimizer.consolidate(learner.memory))
-        learner.close()
-        if valset and not _better(learned, student, valset, self.metric):
-            return student.deepcopy()
-        return learned
+        return compile_online(self, student, trainset, valset)
 
     # -- keeping ----------------------------------------------------------------------------
 
@@ -415,10 +428,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         Args:
             path: A folder; created. An existing learner in it is replaced.
         """
-        folder = _folder(path, kwargs)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.program.save(folder / "program.json")
-        self.memory.copy_to(folder / "memory.sqlite")
+        write_learner(learner_folder(path, kwargs), self.program, self.memory)
 
     def load(self, path: str | Path, **kwargs: Any) -> None:
         """Continue from what :meth:`save` wrote, for a learner constructed the same way.
@@ -426,13 +436,9 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         Raises:
             FileNotFoundError: The folder holds no learner.
         """
-        folder = _folder(path, kwargs)
-        if not (folder / "memory.sqlite").exists():
-            raise FileNotFoundError(f"{folder} holds no saved learner (memory.sqlite is missing).")
         with self._learning:
-            self.program.load(folder / "program.json")
+            read_learner(learner_folder(path, kwargs), self.program, self.memory)
             attach(self.program)
-            self.memory.copy_from(folder / "memory.sqlite")
             self._state_version = -1
 
     def deepcopy(self) -> OnlinePolicyOptimizer:
@@ -449,7 +455,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
             return
         with self._learning:
             if self._writer is None:
-                params = {**_flat_params(self.optimizer), **self.run_params}
+                params = {**flat_params(self.optimizer), **self.run_params}
                 run = RunInfo(self.name or self.card.name, params, tuple(self.card.route_names))
                 self._writer = BackgroundWriter(self.memory, self.tracker, run)
         self._writer.notify()
@@ -468,35 +474,6 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         self.close("finished" if error is None else f"failed: {type(error).__name__}")
 
 
-def _check_kinds(program: Any, optimizer: Any, metric: Any) -> None:
-    if not isinstance(program, dspy.Module):
-        raise ValueError(
-            f"program must be a dspy.Module, got {program!r}; wrap a function in a module."
-        )
-    if isinstance(program, OnlinePolicyOptimizer):
-        raise ValueError("This program is an OnlinePolicyOptimizer already; pass its .program.")
-    if not isinstance(optimizer, OnlineOptimizer):
-        hint = "an instance, as in DRPG(k=16)" if isinstance(optimizer, type) else "e.g. DRPG(k=16)"
-        raise ValueError(f"optimizer must be {hint}, got {optimizer!r}.")
-    if metric is not None and not callable(metric):
-        raise ValueError(f"metric must be callable, got {metric!r}.")
-
-
-def _default_memory(owner: OnlinePolicyOptimizer, threshold: float) -> SQLiteMemory:
-    if owner.name:
-        path = Path(".drpg") / f"{owner.name}.sqlite"
-        path.parent.mkdir(exist_ok=True)
-    else:
-        path = _temporary_file(owner)
-    return SQLiteMemory(path, default_embedder(), threshold=threshold)
-
-
-def _temporary_file(owner: object) -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="drpg-", ignore_cleanup_errors=True)
-    weakref.finalize(owner, folder.cleanup)
-    return Path(folder.name) / "memory.sqlite"
-
-
 def _same(new: Feedback, standing: Feedback | None) -> bool:
     """Tell whether feedback says what stands already; sent twice, it counts once."""
     if standing is None:
@@ -508,30 +485,3 @@ def _same(new: Feedback, standing: Feedback | None) -> bool:
 
 def _is_stateful(optimizer: OnlineOptimizer) -> bool:
     return type(optimizer).state_dict is not OnlineOptimizer.state_dict
-
-
-def _better(learned: Any, student: Any, valset: list[Any], metric: Callable[..., Any]) -> bool:
-    def total(program: Any) -> float:
-        verdicts = (judge(metric, ex, program(**ex.inputs())) for ex in valset)
-        return sum(verdict.score for verdict in verdicts if verdict.judged)
-
-    return total(learned) > total(student)
-
-
-def _folder(path: str | Path, options: Mapping[str, Any]) -> Path:
-    folder = Path(path)
-    if options or folder.suffix in {".json", ".pkl"}:
-        raise ValueError(
-            f"A learner is kept in a folder, got {str(path)!r} {dict(options) or ''}; "
-            "for the program alone use online.program.save(…) and .load(…)."
-        )
-    return folder
-
-
-def _flat_params(optimizer: OnlineOptimizer) -> dict[str, Any]:
-    plain = (str, int, float, bool, type(None))
-    params = {
-        name: value if isinstance(value, plain) else getattr(value, "model", repr(value))
-        for name, value in optimizer.get_params().items()
-    }
-    return {"optimizer": optimizer.name, **params}

@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from drpg_dspy.plain import to_plain
+from drpg_dspy.plain import from_plain, to_plain
 from drpg_dspy.types import PLAIN_VALUE, Call, Guidance, ProgramCard, Rollout, RouteCard, Usage
 
 __all__ = ["Outcome", "ProgramCall", "describe", "run_async"]
@@ -90,7 +90,7 @@ class ProgramCall:
         return Rollout(
             id=self.rollout_id,
             step=self.step,
-            inputs=to_plain(self.inputs, where="inputs"),
+            inputs=_kept(self.inputs, "inputs"),
             outputs=None if error else _outputs(outcome.result),
             key=key,
             trace=tuple(trace),
@@ -130,5 +130,10 @@ def describe(
 
 def _outputs(result: Any) -> dict[str, Any]:
     if isinstance(result, dspy.Prediction):
-        return {name: to_plain(value, where=f"outputs[{name!r}]") for name, value in result.items()}
-    return {PLAIN_VALUE: to_plain(result, where="the program's return value")}
+        return {name: _kept(value, f"outputs[{name!r}]") for name, value in result.items()}
+    return {PLAIN_VALUE: _kept(result, "the program's return value")}
+
+
+def _kept(value: Any, where: str) -> Any:
+    """Return a value as it will be read back, so that a fresh record is the stored one."""
+    return from_plain(to_plain(value, where=where))

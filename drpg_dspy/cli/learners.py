@@ -1,0 +1,289 @@
+"""From a run's settings to its learner, and back to the same learner when it is resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import dspy
+
+from drpg_dspy import weights
+from drpg_dspy.cli import names
+from drpg_dspy.cli.app import Stopped, unknown_name
+from drpg_dspy.cli.lm import PullProgress
+from drpg_dspy.exceptions import ModelNotFound
+from drpg_dspy.local_lm import resolve_lm
+from drpg_dspy.memory import Embedder, SQLiteMemory
+from drpg_dspy.online import OnlinePolicyOptimizer
+from drpg_dspy.optimizers import OnlineOptimizer
+from drpg_dspy.retrieval import HashingEmbedder, PackagedMiniLM, resolve_embedder
+from drpg_dspy.retrieval.embedder import BGE, ENVIRONMENT, MINILM
+from drpg_dspy.streaming import RunConfig, RunFolder, stream_order
+from drpg_dspy.tracking import JSONLTracker, MLflowTracker, Tracker
+from drpg_dspy.types import Benchmark
+
+__all__ = [
+    "Stream",
+    "check_options",
+    "embedder_spec",
+    "make_embedder",
+    "make_lm",
+    "open_learner",
+    "prepare",
+    "read_settings",
+]
+
+SCRIPTED = "scripted/"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Everything that a run needs and that can be built before its folder is made.
+
+    Attributes:
+        benchmark: What is run.
+        examples: In the order in which they are met.
+        metric: The benchmark's judge.
+        lm: Who answers.
+        optimizer: The method, with its policy LM.
+        embedder: Who embeds questions.
+    """
+
+    benchmark: Benchmark
+    examples: tuple[Any, ...]
+    metric: Any
+    lm: dspy.BaseLM
+    optimizer: OnlineOptimizer
+    embedder: Embedder
+
+
+@contextmanager
+def prepare(config: RunConfig) -> Iterator[Stream]:
+    """Build a run's parts from its settings; the judge is closed at the end of the block.
+
+    Raises:
+        click.BadParameter: A name in the settings stands for nothing.
+        BenchmarkDataMissing: The data is not there.
+        ModelNotFound: A local model is not there.
+    """
+    benchmark = names.benchmark(config.benchmark)
+    _optimizer(config.optimizer, config.options, None)  # a mistake shows before a model starts
+    examples = _examples(benchmark, config)
+    lm = make_lm(str(config.lm), config.extra)
+    policy_lm = make_lm(config.policy_lm, config.extra) if config.policy_lm else None
+    optimizer = _optimizer(config.optimizer, config.options, policy_lm)
+    embedder = make_embedder(config.embedder)
+    metric = _metric(benchmark, config)
+    try:
+        yield Stream(benchmark, examples, metric, lm, optimizer, embedder)
+    finally:
+        if callable(close := getattr(metric, "close", None)):
+            close()
+
+
+@contextmanager
+def open_learner(
+    folder: RunFolder, stream: Stream, *, tracked: bool = True
+) -> Iterator[OnlinePolicyOptimizer]:
+    """Open a run's learner under its LM; the caller closes it with the status to report."""
+    config = folder.config
+    memory = SQLiteMemory(folder.memory_path, stream.embedder, threshold=config.threshold)
+    learner = OnlinePolicyOptimizer(
+        stream.benchmark.program(),
+        stream.optimizer,
+        memory=memory,
+        tracker=_tracker(folder) if tracked else None,
+        metric=stream.metric,
+        name=folder.name,
+        key=stream.benchmark.key,
+    )
+    learner.run_params = dict(_flat(config))
+    # Caches stay off: a cached answer costs nothing and would make the counted tokens a lie.
+    with dspy.context(lm=stream.lm):
+        yield learner
+
+
+def make_lm(spec: str, options: Mapping[str, Any]) -> dspy.BaseLM:
+    """Return the LM that a spec names, uncached, with a run's temperature and reply length.
+
+    ``scripted/MODULE:FUNCTION`` calls a function that returns an LM, found from the working
+    directory; it is there for tests. Everything else is :func:`drpg_dspy.local_lm.resolve_lm`'s.
+    """
+    wanted = {name: options[name] for name in ("temperature", "max_tokens") if name in options}
+    if not spec.startswith(SCRIPTED):
+        return resolve_lm(spec, cache=False, **wanted)
+    lm = names.import_from_here(spec.removeprefix(SCRIPTED))()
+    if not isinstance(lm, dspy.BaseLM):
+        raise Stopped(f"{spec} returned {lm!r}, which is no dspy.BaseLM.")
+    return lm.copy(cache=False, **wanted)
+
+
+def make_embedder(spec: str | None) -> Embedder:
+    """Return the embedder that a spec names; the packaged one is fetched where it is missing.
+
+    Raises:
+        ModelNotFound: It can be had from nowhere.
+    """
+    chosen = spec or "default"
+    if chosen == "default":
+        chosen = os.environ.get(ENVIRONMENT, "").strip() or chosen
+    try:
+        return resolve_embedder(chosen)
+    except ModelNotFound:
+        if chosen not in {"default", "minilm", MINILM}:
+            raise
+    # A fresh machine without the hub: better 84 MB now than an error after the LM was pulled.
+    weights.pull(MINILM, progress=PullProgress())
+    return resolve_embedder("minilm")
+
+
+def embedder_spec(spec: str | None, embedder: Embedder) -> str:
+    """Return a spec that finds this very embedder again, whatever the default is by then."""
+    if spec and spec != "default":
+        return spec
+    if isinstance(embedder, PackagedMiniLM):
+        return "minilm"
+    if isinstance(embedder, HashingEmbedder):
+        return f"hashing:{embedder.dimension}"
+    return os.environ.get(ENVIRONMENT, "").strip() or BGE
+
+
+def read_settings(
+    optimizer: str, settings: Sequence[str], k: int | None, benchmark: Benchmark
+) -> dict[str, Any]:
+    """Read ``--set KEY=VALUE`` and ``--k`` into an optimizer's arguments, as plain JSON.
+
+    Values are JSON where they can be read as such (``true``, ``3``, ``null``), else text.
+
+    Raises:
+        click.BadParameter: No ``=``, a key that the method does not take, or a key given twice.
+    """
+    accepted = set(inspect.signature(names.optimizer_classes()[optimizer]).parameters)
+    options: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise click.BadParameter(f"Expected KEY=VALUE, got {setting!r}.", param_hint="--set")
+        if key in options:
+            raise click.BadParameter(f"{key!r} was given twice.", param_hint="--set")
+        if key == "policy_lm":
+            raise click.BadParameter("Give it as --policy-lm SPEC.", param_hint="--set policy_lm")
+        options[key] = _value(value)
+    if k is not None:
+        if "k" in options:
+            raise click.BadParameter("Give either --k or --set k=…, and not both.")
+        options["k"] = k
+    elif "k" in accepted:
+        options.setdefault("k", benchmark.k)
+    check_options(optimizer, options, accepted)
+    return options
+
+
+def check_options(optimizer: str, options: Mapping[str, Any], accepted: set[str]) -> None:
+    """Refuse arguments that a method does not take.
+
+    Raises:
+        click.BadParameter: Names the argument, the one that may have been meant, and all.
+    """
+    for key in options:
+        if key not in accepted:
+            close = difflib.get_close_matches(key, accepted, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            known = ", ".join(sorted(accepted)) or "none"
+            raise click.BadParameter(
+                f"{optimizer} takes no argument {key!r}.{hint} It takes: {known}."
+            )
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text.lower() if text.lower() in {"true", "false"} else text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _optimizer(
+    name: str, options: Mapping[str, Any], policy_lm: dspy.BaseLM | None
+) -> OnlineOptimizer:
+    classes = names.optimizer_classes()
+    if name not in classes:
+        raise click.BadParameter(unknown_name("optimizer", name, classes))
+    arguments = dict(options)
+    if isinstance(arguments.get("writer"), str):
+        writers = names.writer_classes()
+        word = arguments["writer"]
+        if word not in writers:
+            raise click.BadParameter(unknown_name("policy writer", word, writers))
+        arguments["writer"] = writers[word]()
+    elif arguments.get("writer") is not None:
+        raise click.BadParameter(f"writer is a word, got {arguments['writer']!r}.")
+    if policy_lm is not None:
+        arguments["policy_lm"] = policy_lm
+    check_options(name, arguments, set(inspect.signature(classes[name]).parameters))
+    return classes[name](**arguments)
+
+
+def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
+    options: dict[str, Any] = {}
+    if config.exclude_db:
+        options["exclude_db"] = config.exclude_db
+    if config.extra.get("split"):
+        options["split"] = config.extra["split"]
+    parameters = inspect.signature(benchmark.load).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for option in options:
+        if option not in parameters and not takes_any:
+            flag = f"--{option.replace('_', '-')}"
+            raise click.BadParameter(f"{benchmark.name} has no such part.", param_hint=flag)
+    examples = benchmark.load(config.data, **options)
+    order = stream_order(len(examples), config.seed)
+    return tuple(examples[i] for i in order[: config.limit])
+
+
+def _metric(benchmark: Benchmark, config: RunConfig) -> Any:
+    compare = names.compare_of(benchmark, config.compare)
+    if compare is None:
+        return benchmark.evaluator(config.data)
+    return benchmark.evaluator(config.data, compare=compare)
+
+
+def _tracker(folder: RunFolder) -> Tracker:
+    extra = folder.config.extra
+    if not extra.get("mlflow"):
+        return JSONLTracker(folder.path / "history.jsonl")
+    if importlib.util.find_spec("mlflow") is None:
+        raise Stopped(
+            f"Run {folder.name!r} reports to MLflow, which is not installed here: "
+            "pip install 'drpg-dspy[mlflow]'."
+        )
+    return MLflowTracker(
+        str(extra["experiment"]),
+        tracking_uri=extra.get("tracking_uri"),
+        run_name=folder.name,
+        tags={"drpg.run_folder": str(Path(folder.path).absolute())},
+    )
+
+
+def _flat(config: RunConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the settings as a tracker shows them: one level, nothing that may hold a secret."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, Mapping):
+            prefix = "" if field.name in {"options", "extra"} else f"{field.name}."
+            for key, item in value.items():
+                if key != "tracking_uri":
+                    yield f"{prefix}{key}", item
+        elif isinstance(value, tuple):
+            yield field.name, ", ".join(map(str, value))
+        else:
+            yield field.name, value

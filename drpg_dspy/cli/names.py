@@ -1,0 +1,220 @@
+"""From the names that users type to the things they stand for, found when a command runs.
+
+The library never imports ``programs``: a benchmark is looked up here, at call time, by its file
+name there, or as ``MODULE:ATTRIBUTE`` for a benchmark of one's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from drpg_dspy.cli.app import Stopped, unknown_name
+from drpg_dspy.exceptions import DRPGError
+
+if TYPE_CHECKING:
+    from drpg_dspy.optimizers import OnlineOptimizer
+    from drpg_dspy.types import Benchmark
+
+    Name = click.ParamType[str]
+else:
+    Name = click.ParamType  # generic for type checkers only, in the older releases we accept
+
+__all__ = [
+    "BENCHMARK",
+    "MODEL",
+    "OPTIMIZER",
+    "RUN",
+    "benchmark",
+    "benchmark_names",
+    "compare_of",
+    "import_from_here",
+    "optimizer_classes",
+    "writer_classes",
+]
+
+
+def benchmark_names() -> list[str]:
+    """Return the names of the benchmarks: the modules of the package ``programs``.
+
+    Raises:
+        Stopped: The package is not installed.
+    """
+    if importlib.util.find_spec("programs") is None:
+        raise Stopped(
+            "The benchmarks (package 'programs') are not installed here. They come with the "
+            "distribution: pip install drpg-dspy, or give a benchmark of your own as "
+            "MODULE:ATTRIBUTE."
+        )
+    path = importlib.import_module("programs").__path__
+    return sorted(m.name for m in pkgutil.iter_modules(path) if not m.ispkg and m.name[0] != "_")
+
+
+def benchmark(name: str) -> Benchmark:
+    """Return a benchmark by its name in ``programs`` or by ``MODULE:ATTRIBUTE``.
+
+    Raises:
+        Stopped: It has no ``BENCHMARK``, or what was named is none.
+        click.BadParameter: Nothing has that name.
+    """
+    from drpg_dspy.types import Benchmark
+
+    if ":" in name:
+        found = import_from_here(name)
+    elif name in (known := benchmark_names()):
+        found = getattr(importlib.import_module(f"programs.{name}"), "BENCHMARK", None)
+    else:
+        raise click.BadParameter(unknown_name("benchmark", name, known))
+    if not isinstance(found, Benchmark):
+        raise Stopped(
+            f"{name} is no benchmark: expected a drpg_dspy.types.Benchmark, found {found!r}."
+        )
+    return found
+
+
+def compare_of(found: Benchmark, compare: str | None) -> str | None:
+    """Check the name of a scoring; without one it is the benchmark's first.
+
+    Raises:
+        click.BadParameter: The benchmark has no such scoring.
+    """
+    if compare is None:
+        return found.compares[0] if found.compares else None
+    if compare not in found.compares:
+        remedy = "" if found.compares else f"{found.name} has one scoring: leave --compare out."
+        raise click.BadParameter(
+            unknown_name("scoring", compare, found.compares, remedy), param_hint="'--compare'"
+        )
+    return compare
+
+
+def import_from_here(spec: str) -> Any:
+    """Import ``MODULE:ATTRIBUTE``; modules in the working directory are found as well.
+
+    Raises:
+        click.BadParameter: There is no such module or attribute.
+    """
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise click.BadParameter(f"Expected MODULE:ATTRIBUTE, got {spec!r}.")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it imports is not
+        raise click.BadParameter(
+            f"There is no module {module_name!r} here ({here}) or among the installed ones."
+        ) from error
+    if not hasattr(module, attribute):
+        raise click.BadParameter(f"The module {module_name!r} has no {attribute!r}.")
+    return getattr(module, attribute)
+
+
+def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
+    """Return the methods by name, in alphabetical order."""
+    from drpg_dspy import optimizers
+
+    exported = (getattr(optimizers, name) for name in optimizers.__all__)
+    found = {
+        cls.name: cls
+        for cls in exported
+        if inspect.isclass(cls)
+        and issubclass(cls, optimizers.OnlineOptimizer)
+        and not inspect.isabstract(cls)
+    }
+    return dict(sorted(found.items()))
+
+
+def writer_classes() -> dict[str, type[Any]]:
+    """Return the policy writers by the word before ``Writer``: ``case``, ``set``, …"""
+    from drpg_dspy import optimizers
+
+    return {
+        name.removesuffix("Writer").lower(): getattr(optimizers, name)
+        for name in optimizers.__all__
+        if name.endswith("Writer") and name != "PolicyWriter"
+    }
+
+
+class _BenchmarkName(Name):
+    """Checks the name; the benchmark itself is loaded by the command."""
+
+    name = "benchmark"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        if ":" not in value and value not in (known := benchmark_names()):
+            self.fail(unknown_name("benchmark", value, known), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        return _completions(benchmark_names(), incomplete)
+
+
+class _OptimizerName(Name):
+    name = "optimizer"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        if value not in (known := optimizer_classes()):
+            self.fail(unknown_name("optimizer", value, known), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        return _completions(list(optimizer_classes()), incomplete)
+
+
+class _RunName(Name):
+    name = "run"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from drpg_dspy.streaming import RunFolder, list_runs
+
+        try:
+            return RunFolder.open(value).name
+        except DRPGError as error:
+            self.fail(str(error), param, ctx)
+        except ValueError:
+            known = [run.name for run in list_runs()]
+            remedy = "" if known else "No run was started in this folder yet: drpg run --help."
+            self.fail(unknown_name("run", value, known, remedy), param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        from drpg_dspy.streaming import list_runs
+
+        return _completions([run.name for run in list_runs()], incomplete)
+
+
+class _ModelName(Name):
+    name = "model"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from drpg_dspy import weights
+
+        if value not in (known := weights.names()):
+            self.fail(unknown_name("model", value, known), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        from drpg_dspy import weights
+
+        return _completions(weights.names(), incomplete)
+
+
+def _completions(names: list[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+BENCHMARK = _BenchmarkName()
+MODEL = _ModelName()
+OPTIMIZER = _OptimizerName()
+RUN = _RunName()

@@ -1,0 +1,192 @@
+"""``drpg run`` and ``drpg resume``: a stream, from its first question or from where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drpg_dspy.cli.app import Command
+from drpg_dspy.cli.names import BENCHMARK, OPTIMIZER, RUN
+
+__all__ = ["resume", "run"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _options(*options: Decorator) -> Decorator:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+_WHAT = _options(
+    click.argument("benchmark", type=BENCHMARK),
+    click.option("--optimizer", type=OPTIMIZER, default="drpg", show_default=True, help="Method."),
+    click.option("--data", type=click.Path(path_type=Path), help="The benchmark's data folder."),
+    click.option("--split", help="The part of the data, e.g. dev; default: the benchmark's."),
+    click.option(
+        "--limit", type=click.IntRange(1), metavar="N", help="The first N questions of the order."
+    ),
+    click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out; repeatable."),
+    click.option("--compare", help="The scoring; by default the benchmark's first."),
+    click.option("--seed", type=int, default=42, show_default=True, help="Seed of the order."),
+    click.option(
+        "--delay",
+        type=click.IntRange(0),
+        default=0,
+        metavar="N",
+        show_default=True,
+        help="Feedback arrives this many steps late.",
+    ),
+    click.option("--name", help="The run's name; by default BENCHMARK-OPTIMIZER-LM."),
+    click.option("--overwrite", is_flag=True, help="Replace a run of the same name."),
+)
+
+_HOW = _options(
+    click.option(
+        "--lm",
+        required=True,
+        metavar="SPEC",
+        help="Who answers: local/NAME, or anything LiteLLM knows (openai/gpt-…).",
+    ),
+    click.option("--policy-lm", metavar="SPEC", help="Who writes policies; default: --lm."),
+    click.option("--temperature", type=float, default=0.0, show_default=True, help="Of both LMs."),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(1),
+        metavar="N",
+        default=1024,
+        show_default=True,
+        help="Of one reply.",
+    ),
+    click.option(
+        "--k",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Cases retrieved; the benchmark's by default.",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An optimizer's argument, e.g. contrast=wrong, writer=case; repeatable.",
+    ),
+    click.option(
+        "--embedder",
+        metavar="SPEC",
+        default="default",
+        show_default=True,
+        help="Who embeds questions: default, minilm, hashing, or a model's name.",
+    ),
+)
+
+_LIMITS = _options(
+    click.option(
+        "--budget-calls",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Stop when N LM calls are spent; policy writing and judging count.",
+    ),
+    click.option(
+        "--budget-tokens",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Stop when N tokens are spent, read and written together.",
+    ),
+    click.option(
+        "--budget-dollars",
+        type=click.FloatRange(0, min_open=True),
+        metavar="X",
+        help="Stop when X dollars are spent, as far as prices are known.",
+    ),
+    click.option(
+        "--budget-minutes",
+        type=click.FloatRange(0, min_open=True),
+        metavar="X",
+        help="Stop after X minutes.",
+    ),
+)
+
+_WATCH = _options(
+    click.option(
+        "--mlflow/--no-mlflow",
+        "mlflow",
+        default=None,
+        help="Report to MLflow; by default where it is installed, else to a file.",
+    ),
+    click.option("--experiment", help="The MLflow experiment; default: drpg-BENCHMARK."),
+    click.option("--tracking-uri", help="Where MLflow keeps data; default: its own."),
+    click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON."),
+)
+
+
+@click.command(cls=Command)
+@_WHAT
+@_HOW
+@_LIMITS
+@click.option(
+    "--stop-after-failures",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Stop after N failed steps in a row; 0 = never.",
+)
+@_WATCH
+def run(**options: Any) -> None:
+    """Run a stream: answer, be judged, learn, question after question of BENCHMARK.
+
+    Each question is answered before its verdict is known (test, then learn), in a fixed random
+    order. Everything is kept in the run as it happens: after Ctrl-C or a crash, drpg resume
+    goes on where it was. LM caches are off, so that counted tokens were really spent.
+
+    \b
+    Example:
+      drpg run house_rules --lm local/qwen2.5-coder-1.5b --limit 30 --name first
+      drpg run spider --data ../data --lm openai/gpt-4.1-mini --exclude-db wta_1 \\
+          --optimizer drpg --set writer=case --set feedback_text=true
+      drpg run spider --data ../data --lm openai/gpt-4.1-mini --optimizer zero_shot
+
+    Next: drpg show NAME, drpg policy log NAME, mlflow ui.
+    """
+    from drpg_dspy.cli import runs
+
+    as_json = options.pop("as_json")
+    runs.start_and_report(options, as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("name", type=RUN)
+@_LIMITS
+@click.option(
+    "--stop-after-failures",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Stop after N failed steps in a row; default: as it was started.",
+)
+@click.option("--no-budget", is_flag=True, help="Lift the limits that the run was started with.")
+@click.option("--data", type=click.Path(path_type=Path), help="Where the data is now, if moved.")
+@click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON.")
+def resume(name: str, as_json: bool, **limits: Any) -> None:
+    """Go on with run NAME where it stopped: after Ctrl-C, a crash, kill -9 or a spent budget.
+
+    The run's own settings are used; only limits can be given anew. A budget counts the whole
+    run, what was spent before included. The result is that of an uninterrupted run.
+
+    \b
+    Example:
+      drpg resume first
+      drpg resume first --budget-minutes 30
+
+    Next: drpg show NAME.
+    """
+    from drpg_dspy.cli import runs
+
+    runs.resume_and_report(name, limits, as_json=as_json)

@@ -1,0 +1,88 @@
+"""``drpg score``: judge a file of predictions, without any LM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from drpg_dspy.cli.app import Command
+from drpg_dspy.cli.layout import emit_json, share
+from drpg_dspy.cli.names import BENCHMARK
+
+__all__ = ["score"]
+
+
+@click.command(cls=Command)
+@click.argument("benchmark", type=BENCHMARK)
+@click.option("--data", type=click.Path(path_type=Path), help="The benchmark's data folder.")
+@click.option(
+    "--predictions",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="One prediction a row, in the order of the examples.",
+)
+@click.option("--compare", help="The scoring, e.g. repaired, faithful or test_suite.")
+@click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out a database; repeatable.")
+@click.option("--split", help="The part of the data that was predicted, e.g. dev or test.")
+@click.option(
+    "--rows",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write one verdict a row to this JSONL file.",
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes that judge side by side.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def score(
+    benchmark: str,
+    data: Path | None,
+    predictions: Path,
+    compare: str | None,
+    exclude_db: tuple[str, ...],
+    split: str | None,
+    rows: Path | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Score a file of predictions on BENCHMARK.
+
+    The score is a share of all rows, from 0 to 1. Rows that could not be judged (a missing
+    database, a query without end) add nothing to it and are counted apart as not judged.
+
+    \b
+    Example:
+      drpg score spider --data ../data --predictions dail_sql_gpt4.txt
+      drpg score spider --data ../data --predictions dail_sql_gpt4.txt \\
+          --exclude-db wta_1 --compare test_suite --rows verdicts.jsonl --json
+
+    Next: read the verdict of each row in the file of --rows, or compare with drpg run.
+    """
+    from drpg_dspy.cli import names
+    from drpg_dspy.scoring import score_predictions
+
+    found = names.benchmark(benchmark)
+    report = score_predictions(
+        found,
+        data,
+        predictions,
+        compare=names.compare_of(found, compare),
+        exclude_db=exclude_db,
+        split=split,
+        rows_path=rows,
+        **({} if workers is None else {"workers": workers}),
+    )
+    if as_json:
+        emit_json(
+            {
+                "benchmark": report.benchmark,
+                "score": report.score,
+                "n": report.n,
+                "correct": report.correct,
+                "not_judged": report.not_judged,
+            },
+            line=True,
+        )
+        return
+    click.echo(f"{found.title}: {found.metric} {share(report.score)}")
+    click.echo(f"{report.correct} right of {report.n}, {report.not_judged} not judged")
+    if rows is not None:
+        click.echo(f"Verdicts: {rows}")

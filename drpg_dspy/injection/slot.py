@@ -1,0 +1,106 @@
+"""What a predictor knows of its place in the program; kept on the predictor itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from drpg_dspy.injection.fields import (
+    hides_markers,
+    open_field,
+    with_policy_field,
+    with_policy_instructions,
+    without_policy,
+)
+
+__all__ = ["POLICY", "SLOT", "Slot"]
+
+# Keys in a predictor's __dict__: its slot, and the policy of its own where it has one.
+SLOT = "_drpg_slot"
+POLICY = "drpg_policy"
+
+_MAX_VIEWS = 64
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a predictor knows of its place in the program.
+
+    Attributes:
+        route: Its path in the program.
+        owner: Name shared by the predictors that were attached together.
+        new_field: Name of the policy field where one is added.
+        in_instructions: Put the policy at the end of the instructions instead.
+        known_policy, known_shots: Open fields whose mark was lost; see ``open_field``.
+        views: Extended signatures, kept because DSPy finds predictors by signature identity.
+    """
+
+    route: str
+    owner: str = ""
+    new_field: str = "policy"
+    in_instructions: bool = False
+    known_policy: str = ""
+    known_shots: str = ""
+    views: dict[tuple[Any, str], View] = dataclasses.field(default_factory=dict)
+
+    def policy_field(self, signature: Any) -> str:
+        """Name of the input field for a policy; ``""`` where the user's own has that name."""
+        name = open_field(signature, "policy", self.known_policy)
+        return name or ("" if self.new_field in signature.model_fields else self.new_field)
+
+    def shots_field(self, signature: Any) -> str:
+        """Name of the open field for examples, or ``""``."""
+        return open_field(signature, "shots", self.known_shots)
+
+    def place(self, signature: Any, text: str) -> str:
+        """Name of the input field that this policy goes into; ``""`` = the instructions."""
+        name = self.policy_field(signature)
+        added = name not in signature.model_fields
+        return "" if hides_markers(text) or (added and self.in_instructions) else name
+
+    def view(self, signature: Any, text: str) -> Any:
+        """Return the signature as shown under a policy; the same object for the same two."""
+        place = self.place(signature, text)
+        if place in signature.model_fields:
+            return signature
+        self.settle()
+        shown = "" if place else text
+        state = _fingerprint(signature)  # user code may change a signature class in place
+        view = self.views.get((signature, shown))
+        if view is None or view.state != state:
+            if len(self.views) >= _MAX_VIEWS:
+                self.views.clear()
+            made = (
+                with_policy_field(signature, place)
+                if place
+                else with_policy_instructions(signature, text)
+            )
+            view = self.views[signature, shown] = View(state, made, made.__doc__)
+        return view.signature
+
+    def settle(self) -> None:
+        """Pass on what other code wrote into the instructions of an extended signature in place.
+
+        InferRules does; on a plain predictor it would have changed the signature itself.
+        """
+        for (base, text), view in list(self.views.items()):
+            if view.signature.__doc__ != view.doc:
+                base.instructions = without_policy(view.signature, text).instructions
+                self.views.pop((base, text), None)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An extended signature, with the state of the one it was made from and its own text."""
+
+    state: tuple[Any, ...]
+    signature: Any
+    doc: str
+
+
+def _fingerprint(signature: Any) -> tuple[Any, ...]:
+    return (
+        signature.__doc__,
+        *((f.annotation, f.json_schema_extra["desc"]) for f in signature.model_fields.values()),
+    )

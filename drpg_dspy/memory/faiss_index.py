@@ -1,0 +1,221 @@
+"""Exact nearest neighbours at a quarter of the vectors' memory: FAISS screens, the file decides.
+
+A search over float vectors is bound by how fast memory can be read. So FAISS keeps one byte for
+each component and reads a fourth. What the bytes lose is known, and nothing is lost in the
+result. Let R be a rotation, a vector's bytes c = round(s R x) for a scale s, and e the largest
+‖R x - c / s‖ among the vectors kept; likewise for a query q with bytes b, scale r and error f.
+By Cauchy and Schwarz
+
+    |<q, x> - <b / r, c / s>|  <=  e + f (1 + e)
+
+for unit vectors. A vector among the best k can therefore lie at most twice this below the k-th
+best screened score. All that do are scored again with the stored float vectors: the result is that of a
+full search, ties included. In practice these are one or two dozen more than k. The rotation spreads any embedding evenly over its components, so that one scale fits
+all of them.
+
+Each verdict has an index of its own, so a filtered search reads nothing of the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import faiss
+import numpy as np
+
+from drpg_dspy.types import Verdict
+
+__all__ = ["FaissIndex", "Labels"]
+
+Similarities = Callable[[np.ndarray], np.ndarray]
+"""Gives the exact similarities of the wanted ids to the query."""
+
+_SIGMAS = 6.0
+"""Components beyond this many standard deviations are cut off (and the error grows)."""
+
+_FLOAT_SLACK = 1e-5
+"""More than rotating in float32 can add to the screening error."""
+
+_BATCH = 4096
+_SPARE = 32
+"""Neighbours asked for beyond 3k; usually more than lie within the error."""
+
+
+class Labels:
+    """The verdict of each id, one byte each, and how many there are of either.
+
+    >>> labels = Labels()
+    >>> labels.put(7, "wrong"); labels.put(7, "correct"); labels.put(9, None)
+    >>> labels.get(7), labels.count("wrong"), labels.count(None)
+    ('correct', 0, 1)
+    """
+
+    _NAMES: tuple[Verdict | None, ...] = (None, "wrong", "correct")
+
+    def __init__(self) -> None:
+        self._codes = bytearray()
+        self._counts = [0, 0, 0]
+
+    def get(self, id: int) -> Verdict | None:
+        """Return the verdict of an id; ``None`` when it has none."""
+        return self._NAMES[self._codes[id]] if id < len(self._codes) else None
+
+    def put(self, id: int, verdict: Verdict | None) -> None:
+        """Set or remove the verdict of an id."""
+        if id >= len(self._codes):
+            if verdict is None:
+                return
+            self._codes.extend(bytes(id + 1 - len(self._codes)))
+        code = self._NAMES.index(verdict)
+        self._counts[self._codes[id]] -= 1
+        self._counts[code] += 1
+        self._codes[id] = code
+
+    def count(self, verdict: Verdict | None) -> int:
+        """Return how many ids have this verdict, or any."""
+        if verdict is None:
+            return self._counts[1] + self._counts[2]
+        return self._counts[self._NAMES.index(verdict)]
+
+
+class FaissIndex:
+    """Vectors by id and verdict. Not thread-safe: the owner holds a lock.
+
+    Args:
+        dimension: Length of a vector.
+
+    >>> index = FaissIndex(2)
+    >>> points = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    >>> index.add([5, 6, 9], points, "correct")
+    >>> near = lambda ids: np.array([points[{5: 0, 6: 1, 9: 2}[i]][0] for i in ids])
+    >>> index.search(np.array([1, 0], dtype=np.float32), 2, None, near)
+    [(5, 1.0), (9, 1.0)]
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._rotation = _rotation(dimension)
+        self._scale = 127.0 / min(1.0, _SIGMAS / math.sqrt(dimension))
+        self._parts: dict[Verdict, _Part] = {
+            "correct": _Part(dimension, self._scale),
+            "wrong": _Part(dimension, self._scale),
+        }
+        self._labels = Labels()
+
+    def __len__(self) -> int:
+        return self._labels.count(None)
+
+    def add(self, ids: Sequence[int], vectors: np.ndarray, verdict: Verdict) -> None:
+        """Add vectors; an id that is there already gets its new vector and verdict.
+
+        Args:
+            ids: Distinct numbers, at least 0.
+            vectors: Unit vectors, float32 of shape ``(len(ids), dimension)``.
+            verdict: Of all of them.
+        """
+        self.remove(ids)
+        part = self._parts[verdict]
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            part.add(batch, vectors[start : start + _BATCH] @ self._rotation)
+        for id in ids:
+            self._labels.put(id, verdict)
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Remove ids; one that is not there is no error."""
+        for verdict, part in self._parts.items():
+            gone = [id for id in ids if self._labels.get(id) == verdict]
+            if gone:
+                part.remove(gone)
+        for id in ids:
+            self._labels.put(id, None)
+
+    def search(
+        self, vector: np.ndarray, k: int, verdict: Verdict | None, similarities: Similarities
+    ) -> list[tuple[int, float]]:
+        """Return the ids of the ``k`` nearest vectors with their similarities.
+
+        Most similar first; equal similarity, smaller id first.
+
+        Args:
+            vector: The query, a unit vector.
+            k: At least 1; more than exist gives all.
+            verdict: Which index; ``None`` for both.
+            similarities: Gives the exact similarities, in [-1, 1].
+        """
+        turned = vector[None] @ self._rotation
+        parts = self._parts.values() if verdict is None else (self._parts[verdict],)
+        with _one_thread():
+            found = [part.candidates(turned, k) for part in parts if len(part)]
+        if not found:
+            return []
+        ids = np.concatenate(found)
+        exact = similarities(ids)
+        order = np.lexsort((ids, -exact))[:k]
+        return [(int(ids[i]), float(exact[i])) for i in order]
+
+
+class _Part:
+    """One byte for each component of rotated vectors, and the largest error made."""
+
+    def __init__(self, dimension: int, scale: float) -> None:
+        codes = faiss.IndexScalarQuantizer(
+            dimension, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index = faiss.IndexIDMap(codes)
+        self._scale = scale
+        self._error = 0.0
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(self, ids: Sequence[int], turned: np.ndarray) -> None:
+        codes, lost = _bytes(turned, self._scale)
+        self._error = max(self._error, float(lost.max()))
+        self._index.add_with_ids(codes, np.asarray(ids, dtype=np.int64))
+
+    def remove(self, ids: Sequence[int]) -> None:
+        self._index.remove_ids(faiss.IDSelectorBatch(np.asarray(ids, dtype=np.int64)))
+
+    def candidates(self, turned: np.ndarray, k: int) -> np.ndarray:
+        """Return all ids that may belong to the best k."""
+        total = len(self)
+        scale = 127.0 / max(float(np.abs(turned).max()), 1e-6)
+        query, lost = _bytes(turned, scale)
+        error = self._error + float(lost[0]) * (1.0 + self._error) + _FLOAT_SLACK
+        wanted = 3 * k + _SPARE
+        while True:
+            wanted = min(total, wanted)
+            scores, ids = self._index.search(query, wanted)
+            if total <= k:
+                return np.asarray(ids[0])
+            floor = float(scores[0, k - 1]) - 2.0 * error * scale * self._scale
+            if wanted == total or float(scores[0, -1]) < floor:
+                return np.asarray(ids[0][scores[0] >= floor])
+            wanted *= 4  # many are nearly as near: copies of one question, say
+
+
+def _bytes(turned: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes of rotated vectors (as floats, which FAISS wants) and what each lost."""
+    codes = np.clip(np.rint(turned * scale), -128.0, 127.0)
+    return codes, np.linalg.norm(turned - codes / scale, axis=1)
+
+
+def _rotation(dimension: int) -> np.ndarray:
+    """Return a fixed orthogonal matrix."""
+    gaussian = np.random.default_rng(0).standard_normal((dimension, dimension))
+    return np.ascontiguousarray(np.linalg.qr(gaussian)[0], dtype=np.float32)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    # One query gives FAISS nothing to share out; idle OpenMP threads would spin, and in a
+    # forked child their pool does not exist.
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)

@@ -1,0 +1,326 @@
+"""How records become rows and come back.
+
+Values are written in their plain form (:mod:`drpg_dspy.plain`). Most retrieved experiences are
+shown by their inputs and outputs alone, so the guidance under which they were made, by far the
+largest part, is read only when it is looked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from drpg_dspy.exceptions import StorageError
+from drpg_dspy.plain import dumps, loads
+from drpg_dspy.types import Call, Experience, Feedback, Guidance, Policy, Rollout, Rule, Usage
+
+__all__ = [
+    "BODY_COLUMNS",
+    "FEEDBACK_COLUMNS",
+    "POLICY_COLUMNS",
+    "ROLLOUT_COLUMNS",
+    "VERDICT_WIDTH",
+    "Deferred",
+    "GuidanceLoader",
+    "decode_experience",
+    "decode_feedback",
+    "decode_guidance",
+    "decode_policy",
+    "decode_rollout",
+    "decode_text",
+    "decode_vector",
+    "encode_body",
+    "encode_feedback",
+    "encode_guidance",
+    "encode_policy",
+    "encode_text",
+    "text_hash",
+]
+
+BODY_COLUMNS = "created_at, seconds, error, usage, inputs, outputs, trace"
+FEEDBACK_COLUMNS = "id, author, score, text, subscores, informative, usage, error"
+VERDICT_WIDTH = 6
+"""How many of the feedback's columns say what the verdict is; the others say what it cost."""
+
+POLICY_COLUMNS = "route, version, rules, parent, author, step, message"
+ROLLOUT_COLUMNS = (
+    "h.id, h.step, t.text, b.created_at, b.seconds, b.error, b.usage, b.inputs, b.outputs, "
+    "b.trace, h.seq"
+)
+"""Of ``rollouts h``, ``bodies b`` and ``texts t``."""
+
+Row = tuple[Any, ...]
+GuidanceLoader = Callable[[int], Mapping[str, Any]]
+
+GUIDANCE_PARTS = ("policies", "shots", "retrieved", "counts", "memo")
+"""The fields of a guidance that are mappings."""
+
+# NaN is refused, so that it takes the way of what JSON cannot hold.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
+)
+_DECODER = json.JSONDecoder()
+_NO_USAGE = Usage()
+_FEEDBACK_WIDTH = len(FEEDBACK_COLUMNS.split(","))
+_USAGE_FIELDS = tuple(field.name for field in fields(Usage))
+
+
+class Deferred(Mapping[str, Any]):
+    """A read-only mapping that is loaded when it is looked into.
+
+    >>> shots = Deferred(lambda name: {name: 1}, "shots")
+    >>> shots == {"shots": 1}, len(shots)
+    (True, 1)
+    """
+
+    __slots__ = ("_load", "_name")
+
+    def __init__(self, load: Callable[[str], Mapping[str, Any]], name: str) -> None:
+        self._load = load
+        self._name = name
+
+    def _loaded(self) -> Mapping[str, Any]:
+        return self._load(self._name)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._loaded()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def __repr__(self) -> str:
+        return repr(self._loaded())
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self._loaded()),)  # copies and pickles are plain dicts
+
+
+def encode_text(text: str) -> str | bytes:
+    r"""Return what SQLite keeps of a text: itself, or bytes where UTF-8 cannot hold it.
+
+    >>> encode_text("é"), encode_text("\ud800")
+    ('é', b'\xed\xa0\x80')
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def decode_text(value: str | bytes) -> str:
+    """Undo :func:`encode_text`."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+
+
+def text_hash(text: str) -> bytes:
+    """Return the 20 bytes under which a text is found."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(raw, digest_size=20).digest()
+
+
+def decode_vector(blob: bytes | None, dimension: int) -> np.ndarray | None:
+    """Return a stored vector, or ``None`` when it is missing or damaged.
+
+    A whole one has the right length and is finite, and of unit length or zero.
+    """
+    if blob is None or len(blob) != 4 * dimension:
+        return None
+    vector = np.frombuffer(blob, dtype=np.float32)
+    norm = float(np.dot(vector, vector))
+    return vector if abs(norm - 1.0) <= 0.02 or norm == 0.0 else None
+
+
+def encode_body(rollout: Rollout) -> Row:
+    """Return a rollout's :data:`BODY_COLUMNS`.
+
+    Raises:
+        StorageError: A value has no plain form; the message names the field.
+    """
+    trace = [[call.route, call.inputs, call.outputs, call.error] for call in rollout.trace]
+    usage = [_usage_row(rollout.usage), _usage_row(rollout.guidance.usage)]
+    outputs = rollout.outputs
+    return (
+        rollout.created_at,
+        rollout.seconds,
+        encode_text(rollout.error),
+        _dumps(usage, "rollout.usage"),
+        _dumps(_mapping(rollout.inputs, "rollout.inputs"), "rollout.inputs"),
+        None
+        if outputs is None
+        else _dumps(_mapping(outputs, "rollout.outputs"), "rollout.outputs"),
+        _dumps(trace, "rollout.trace"),
+    )
+
+
+def decode_rollout(row: Row, guidance: GuidanceLoader, *, deferred: bool = False) -> Rollout:
+    """Restore a rollout from its :data:`ROLLOUT_COLUMNS`.
+
+    Args:
+        row: The columns.
+        guidance: Gives the parts of the guidance of a rollout's number.
+        deferred: Read the guidance when it is first looked into.
+    """
+    usage, writing = _loads(row[6])
+    load = _Once(guidance, row[10])
+    parts = {name: Deferred(load, name) if deferred else load(name) for name in GUIDANCE_PARTS}
+    return Rollout(
+        id=decode_text(row[0]),
+        step=row[1],
+        key="" if row[2] is None else decode_text(row[2]),
+        created_at=row[3],
+        seconds=row[4],
+        error=decode_text(row[5]),
+        usage=_usage(usage),
+        inputs=_loads(row[7]),
+        outputs=None if row[8] is None else _loads(row[8]),
+        trace=tuple(Call(*call) for call in _loads(row[9])),
+        guidance=Guidance(usage=_usage(writing), **parts),
+    )
+
+
+def encode_guidance(guidance: Guidance) -> str:
+    """Return the parts of a guidance, but for its policies, as one text.
+
+    Raises:
+        StorageError: A value has no plain form; the message names the field.
+    """
+    parts = {name: getattr(guidance, name) for name in GUIDANCE_PARTS if name != "policies"}
+    return _dumps(parts, "rollout.guidance")
+
+
+def decode_guidance(text: str) -> dict[str, Any]:
+    """Undo :func:`encode_guidance`."""
+    parts: dict[str, Any] = _loads(text)
+    for name in ("shots", "retrieved"):
+        parts[name] = {route: tuple(items) for route, items in parts[name].items()}
+    return parts
+
+
+def encode_feedback(feedback: Feedback) -> Row:
+    """Return a feedback's :data:`FEEDBACK_COLUMNS`.
+
+    Raises:
+        StorageError: A subscore has no plain form.
+    """
+    subscores = _mapping(feedback.subscores, "feedback.subscores")
+    return (
+        encode_text(feedback.id),
+        encode_text(feedback.author),
+        feedback.score if feedback.judged else None,
+        encode_text(feedback.text),
+        _dumps(subscores, "feedback.subscores"),
+        int(feedback.informative),
+        _dumps(_usage_row(feedback.usage), "feedback.usage"),
+        encode_text(feedback.error),
+    )
+
+
+def decode_feedback(row: Row) -> Feedback:
+    """Restore a feedback from its :data:`FEEDBACK_COLUMNS`."""
+    return Feedback(
+        id=decode_text(row[0]),
+        author=decode_text(row[1]),
+        score=math.nan if row[2] is None else row[2],
+        text=decode_text(row[3]),
+        subscores=_loads(row[4]),
+        informative=bool(row[5]),
+        usage=_usage(_loads(row[6])),
+        error=decode_text(row[7]),
+    )
+
+
+def decode_experience(
+    row: Row, guidance: GuidanceLoader, threshold: float, *, deferred: bool = False
+) -> Experience:
+    """Restore an experience from its rollout's columns followed by its feedback's."""
+    split = len(row) - _FEEDBACK_WIDTH
+    feedback = decode_feedback(row[split:])
+    return Experience(
+        rollout=decode_rollout(row[:split], guidance, deferred=deferred),
+        feedback=feedback,
+        correct=feedback.score >= threshold,
+    )
+
+
+def encode_policy(policy: Policy) -> tuple[bytes, str | bytes, str]:
+    """Return what identifies a policy's text, the text, and its rules."""
+    rules = [
+        [rule.text, rule.id, rule.author, rule.pinned, list(rule.sources)] for rule in policy.rules
+    ]
+    return text_hash(policy.text), encode_text(policy.text), _dumps(rules, "policy.rules")
+
+
+def decode_policy(row: Row) -> Policy:
+    """Restore a policy from its :data:`POLICY_COLUMNS`."""
+    rules = tuple(
+        Rule(text=text, id=id_, author=author, pinned=pinned, sources=tuple(sources))
+        for text, id_, author, pinned, sources in _loads(row[2])
+    )
+    return Policy(
+        route=decode_text(row[0]),
+        version=row[1],
+        rules=rules,
+        parent=row[3],
+        author=decode_text(row[4]),
+        step=row[5],
+        message=decode_text(row[6]),
+    )
+
+
+class _Once:
+    """Loads the parts of one guidance when the first of them is asked for."""
+
+    __slots__ = ("_load", "_parts", "_seq")
+
+    def __init__(self, load: GuidanceLoader, seq: int) -> None:
+        self._load = load
+        self._seq = seq
+        self._parts: Mapping[str, Any] | None = None
+
+    def __call__(self, name: str) -> Mapping[str, Any]:
+        if self._parts is None:  # twice, from two threads, gives the same
+            self._parts = self._load(self._seq)
+        part: Mapping[str, Any] = self._parts[name]
+        return part
+
+
+def _mapping(value: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise StorageError(
+            f"{where} must be a mapping of names to values, got {type(value).__qualname__}."
+        )
+    return value
+
+
+def _usage_row(usage: Usage) -> list[Any]:
+    return [getattr(usage, name) for name in _USAGE_FIELDS]
+
+
+def _usage(row: list[Any]) -> Usage:
+    return Usage(*row) if any(row) else _NO_USAGE
+
+
+def _dumps(value: Any, where: str) -> str:
+    """Do what :func:`.plain.dumps` does, faster for what JSON can hold as it is."""
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):  # not JSON as it is: NaN, dates, models, …
+        return dumps(value, where=where)
+    return dumps(value, where=where) if '"$' in text else text
+
+
+def _loads(text: str) -> Any:
+    # Every mark of the plain form is a key that starts with "$": without one, JSON says it all.
+    return loads(text) if '"$' in text else _DECODER.raw_decode(text)[0]

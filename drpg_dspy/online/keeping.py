@@ -1,0 +1,43 @@
+"""A whole learner in a folder: its program, its optimizer's state and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["learner_folder", "read_learner", "write_learner"]
+
+_PROGRAM = "program.json"
+_MEMORY = "memory.sqlite"
+
+
+def learner_folder(path: str | Path, options: Mapping[str, Any]) -> Path:
+    """Return the folder meant, or say how a program alone is saved."""
+    folder = Path(path)
+    if options or folder.suffix in {".json", ".pkl"}:
+        raise ValueError(
+            f"A learner is kept in a folder, got {str(path)!r} {dict(options) or ''}; "
+            "for the program alone use online.program.save(…) and .load(…)."
+        )
+    return folder
+
+
+def write_learner(folder: Path, program: Any, memory: Any) -> None:
+    """Write program and memory; the optimizer's state is part of the memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program.save(folder / _PROGRAM)
+    memory.copy_to(folder / _MEMORY)
+
+
+def read_learner(folder: Path, program: Any, memory: Any) -> None:
+    """Read what :func:`write_learner` wrote.
+
+    Raises:
+        FileNotFoundError: The folder holds no learner.
+    """
+    for name in (_PROGRAM, _MEMORY):
+        if not (folder / name).exists():
+            raise FileNotFoundError(f"{folder} holds no saved learner ({name} is missing).")
+    program.load(folder / _PROGRAM)
+    memory.copy_from(folder / _MEMORY)

@@ -1,0 +1,170 @@
+"""Scores predictions that were made elsewhere: what ``drpg score`` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drpg_dspy.judging import judge
+from drpg_dspy.types import Benchmark, Feedback
+
+__all__ = ["ScoreReport", "score_predictions"]
+
+Data = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreReport:
+    """What a file of predictions scored.
+
+    Attributes:
+        benchmark: The benchmark's name.
+        score: Sum of the scores divided by ``n``, in [0, 1]. A prediction that could not be
+            judged counts in ``n`` and adds nothing.
+        n: Number of predictions.
+        correct: Those with the full score of 1.
+        not_judged: Those without a verdict.
+        uninformative: Verdicts that count, but prove nothing (two empty results that agree, a
+            gold answer that the data does not determine).
+        compare: Name of the scoring; ``""`` where the benchmark has only one.
+        compare_version: Its version; ``""`` where the judge names none.
+    """
+
+    benchmark: str
+    score: float
+    n: int
+    correct: int
+    not_judged: int
+    uninformative: int = 0
+    compare: str = ""
+    compare_version: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+def score_predictions(
+    benchmark: Benchmark,
+    data: Data,
+    predictions_path: str | os.PathLike[str],
+    *,
+    compare: str | None = None,
+    exclude_db: Iterable[str] = (),
+    split: str | None = None,
+    rows_path: str | os.PathLike[str] | None = None,
+    workers: int = 2,
+) -> ScoreReport:
+    """Judge a file of predictions.
+
+    Args:
+        benchmark: What they answer.
+        data: The benchmark's data folder; ``None`` = where the benchmark looks by itself.
+        predictions_path: The file; its form is the benchmark's.
+        compare: One of the benchmark's scorings; ``None`` = its default.
+        exclude_db: Databases whose examples, and their predictions, are left out.
+        split: One of the benchmark's splits; ``None`` = its default.
+        rows_path: Where to write one verdict a line as JSON: ``id``, ``score`` (null = not
+            judged), ``feedback``, ``informative``, ``compare``, ``compare_version``.
+        workers: How many are judged at once; a judge may have a bound of its own.
+
+    Raises:
+        ValueError: The benchmark cannot be scored this way, or the file does not fit the data.
+        BenchmarkDataMissing: The data is not there.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}.")
+    if benchmark.read_predictions is None:
+        raise ValueError(f"{benchmark.name} is not scored from a file of predictions.")
+    examples = _load(benchmark, data, tuple(exclude_db), split)
+    predictions = benchmark.read_predictions(predictions_path, examples)
+    with ExitStack() as stack:
+        metric, scoring = _metric(benchmark, data, compare)
+        if callable(close := getattr(metric, "close", None)):
+            stack.callback(close)
+        verdicts = _verdicts(metric, examples, predictions, workers)
+    version = str(getattr(metric, "compare_version", ""))
+    if rows_path is not None:
+        _write_rows(Path(rows_path), examples, verdicts, scoring, version)
+    judged = [verdict.score for verdict in verdicts if verdict.judged]
+    return ScoreReport(
+        benchmark=benchmark.name,
+        score=sum(judged) / len(verdicts),
+        n=len(verdicts),
+        correct=sum(score >= 1.0 for score in judged),
+        not_judged=len(verdicts) - len(judged),
+        uninformative=sum(v.judged and not v.informative for v in verdicts),
+        compare=scoring,
+        compare_version=version,
+    )
+
+
+def _load(
+    benchmark: Benchmark, data: Data, exclude_db: tuple[str, ...], split: str | None
+) -> list[Any]:
+    options: dict[str, Any] = {}
+    if exclude_db:
+        options["exclude_db"] = exclude_db
+    if split is not None:
+        options["split"] = split
+    _check_options(benchmark, options)
+    examples = benchmark.load(data, **options)
+    if not examples:
+        raise ValueError(f"No examples of {benchmark.name} are left to score.")
+    return examples
+
+
+def _check_options(benchmark: Benchmark, options: dict[str, Any]) -> None:
+    parameters = inspect.signature(benchmark.load).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name, value in options.items():
+        if name not in parameters and not takes_any:
+            raise ValueError(f"{benchmark.name} has no option {name}; got {name}={value!r}.")
+
+
+def _metric(
+    benchmark: Benchmark, data: Data, compare: str | None
+) -> tuple[Callable[..., Any], str]:
+    if compare is not None and compare not in benchmark.compares:
+        known = ", ".join(benchmark.compares) or "none"
+        raise ValueError(f"{benchmark.name} has the scorings: {known}; got {compare!r}.")
+    if not benchmark.compares:
+        return benchmark.evaluator(data), ""
+    scoring = compare or benchmark.compares[0]
+    return benchmark.evaluator(data, compare=scoring), scoring
+
+
+def _verdicts(
+    metric: Callable[..., Any], examples: Sequence[Any], predictions: Sequence[Any], workers: int
+) -> list[Feedback]:
+    with ThreadPoolExecutor(workers) as pool:
+        return list(
+            pool.map(lambda pair: judge(metric, *pair), zip(examples, predictions, strict=True))
+        )
+
+
+def _write_rows(
+    path: Path, examples: Sequence[Any], verdicts: Sequence[Feedback], compare: str, version: str
+) -> None:
+    try:
+        with path.open("w", encoding="ascii") as file:
+            for example, verdict in zip(examples, verdicts, strict=True):
+                row = {
+                    "id": example.id,
+                    "score": verdict.score if verdict.judged else None,
+                    "feedback": verdict.text,
+                    "informative": verdict.informative,
+                    "compare": compare,
+                    "compare_version": version,
+                }
+                file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise ValueError(f"The verdicts cannot be written to {path}: {error.strerror}.") from error

@@ -1,0 +1,357 @@
+"""A run in MLflow: its curves, and every policy as a version of a registered prompt."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drpg_dspy.exceptions import missing_extra
+from drpg_dspy.tracking import inspector
+from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
+from drpg_dspy.tracking.jsonl import write_records
+from drpg_dspy.tracking.metrics import ROLLING_WINDOW
+from drpg_dspy.tracking.prompts import PolicyRegistry, storable
+from drpg_dspy.tracking.traces import tag_current_trace
+from drpg_dspy.types import Rollout
+
+__all__ = ["MLflowTracker"]
+
+_log = logging.getLogger(__name__)
+
+_METRICS_PER_BATCH = 500  # MLflow takes 1,000 and a megabyte
+_PARAMS_PER_BATCH = 100
+_MAX_PARAM = 6_000
+_FEWEST_JUDGED = 10
+_BY_VERDICT = frozenset(
+    {"rolling_score", "prequential_score", "judged", "not_judged", "memory_size", "learning_failed"}
+)
+_BY_LM_CALLS = frozenset({"prompt_tokens", "completion_tokens", "lm_calls", "cost"})
+_BEST_TAG = "drpg.best"
+_NOTE = """\
+Policies of `{name}`, rewritten online from feedback by drpg-dspy.
+
+* **Curves** (Model metrics): `prequential_score` is the mean so far, `rolling_score` that of the \
+last 50 verdicts; the x axis is the step of the stream.
+* **Policies** (Prompts, on the left): one prompt for each route; a version's commit message names \
+its step and run. Compare shows differences in its Text view.
+* **Steps** (Artifacts): `inspector.html` shows for any step what was retrieved, the policy, the \
+answer and the verdict; `history.jsonl` holds everything.
+"""
+
+
+class MLflowTracker(Tracker):
+    """Reports to MLflow: one run, one registered prompt for each route.
+
+    * The run holds the settings as params and the figures of
+      :class:`~drpg_dspy.tracking.metrics.RunningMetrics` as metrics, with the stream's step as
+      step. It is found again by its id when the stream is resumed.
+    * Each distinct new policy text becomes a version of the prompt ``NAME.ROUTE.policy``, with
+      commit message, step, author, parent version, the experiences it came from, the score
+      before it, and its run. Alias ``current`` is the version last in force, ``best`` the one in
+      force when the rolling score peaked (over 50 verdicts; a shorter stream is decided at its
+      end, from 10 verdicts on). ``champion`` is left to people.
+    * A version's page links to its run (the first 50, the best, the last and every
+      ``link_every``-th; all others name it), and the run's page to the milestones.
+    * At the end the whole history (``history.jsonl``) and a step inspector
+      (``inspector.html``) become artifacts.
+
+    The active run of the process is neither used nor touched, with autolog on or off.
+
+    Args:
+        experiment: Name of the MLflow experiment; made if need be.
+        tracking_uri: Where MLflow keeps its data; ``None`` = where it would by itself
+            (``mlflow.set_tracking_uri``, ``MLFLOW_TRACKING_URI``, else ``sqlite:///mlflow.db``).
+        run_name: Shown for the run; ``""`` = the learner's or stream's name.
+        link_every: Link every so many versions and the run to each other; never more than
+            about 100 in all, which MLflow's run page can still show.
+        artifacts: Attach history and inspector at the end.
+        tags: More tags for the run.
+
+    Raises:
+        ImportError: MLflow is not installed; names the extra.
+    """
+
+    def __init__(
+        self,
+        experiment: str,
+        *,
+        tracking_uri: str | None = None,
+        run_name: str = "",
+        link_every: int = 100,
+        artifacts: bool = True,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        if not experiment:
+            raise ValueError("MLflowTracker needs the name of an experiment, got ''.")
+        if link_every < 1:
+            raise ValueError(f"link_every must be at least 1, got {link_every!r}.")
+        try:
+            import mlflow
+        except ImportError as error:
+            raise missing_extra("MLflowTracker", "mlflow", "mlflow") from error
+        self.experiment = experiment
+        self.tracking_uri = tracking_uri
+        self.run_name = run_name
+        self.link_every = link_every
+        self.artifacts = artifacts
+        self.tags = tags
+        self.name = run_name or experiment
+        self.run_id = ""
+        self._uri = str(tracking_uri or mlflow.get_tracking_uri())
+        self._client: Any = None
+        self._registry: PolicyRegistry | None = None
+        self._run = RunInfo("")
+        self._best: dict[str, Any] = {}
+        self._best_shown: dict[str, Any] = {}
+        self._current: dict[str, int] = {}
+        self._figures: Mapping[str, float] = {}
+        self._fallback: dict[str, Any] = {}
+
+    @property
+    def destination(self) -> str:
+        """Experiment and address, without the password that an address may hold."""
+        return f"mlflow:{self.experiment}@{_without_password(self._uri)}"
+
+    def on_rollout(self, rollout: Rollout) -> None:
+        """Write policy versions and run into the trace that is open on this thread, if any."""
+        tag_current_trace(rollout, run_id=self.run_id)
+
+    def start(self, run: RunInfo) -> str:
+        """Reopen the run named by the resume token, or begin a new one; return its id."""
+        from mlflow import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=self._uri)
+        self._run = run
+        found = self._find_run(run.resume_token)
+        if found is None:
+            found = self._create_run(run)
+        else:
+            self._client.update_run(found.info.run_id, status="RUNNING")
+        self.run_id = found.info.run_id
+        self._best = json.loads(found.data.tags.get(_BEST_TAG, "{}"))
+        self._best_shown = self._best
+        self._fallback = {}
+        self._current = {}
+        self._registry = PolicyRegistry(
+            self._client,
+            run.name,
+            run_id=self.run_id,
+            run_name=found.info.run_name,
+            experiment_id=found.info.experiment_id,
+            routes=run.routes,
+            link_every=self.link_every,
+        )
+        return str(self.run_id)
+
+    def write(self, records: Sequence[StepRecord]) -> None:
+        """Register new policies, log metrics, and move aliases and links."""
+        registry = self._started()
+        try:
+            for record in records:
+                for policy in record.policies:
+                    registry.register(policy, record)
+            self._log_metrics(records)
+            self._figures = records[-1].metrics if records else self._figures
+            self._move_aliases(registry, records)
+        except BaseException:
+            registry.forget()
+            raise
+
+    def finish(self, status: str) -> None:
+        """Attach the artifacts, sum up, and end the run."""
+        registry = self._started()
+        try:
+            if not self._best and self._fallback:
+                self._best = self._fallback
+            self._show_best(registry)
+            best = self._best.get("versions", {})
+            registry.link_from_run(best)
+            for route, version in [*best.items(), *self._current.items()]:
+                registry.link_to_run(route, version)
+            if self._figures:  # nothing new, nothing to say: the description stays
+                self._client.set_tag(self.run_id, "mlflow.note.content", self._note(registry))
+            if self.artifacts:
+                self._attach_history()
+        finally:
+            outcome = status.partition(":")[0]
+            ends = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+            self._client.set_tag(self.run_id, "drpg.status", storable(status, 5_000))
+            self._client.set_terminated(self.run_id, ends.get(outcome, "FINISHED"))
+
+    def _started(self) -> PolicyRegistry:
+        if self._registry is None:
+            raise ValueError("MLflowTracker is not started; call start() first.")
+        return self._registry
+
+    def _find_run(self, run_id: str) -> Any:
+        """Return the run, or ``None`` when it never was or was deleted. A dead server raises."""
+        from mlflow.exceptions import MlflowException
+
+        if not run_id:
+            return None
+        try:
+            found = self._client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            found = None
+        if found is None or found.info.lifecycle_stage != "active":
+            _log.warning("MLflow run %s is gone; the whole history goes to a new run.", run_id)
+            return None
+        return found
+
+    def _create_run(self, run: RunInfo) -> Any:
+        from mlflow.entities import Param
+        from mlflow.tracking.context.registry import resolve_tags
+
+        tags = {
+            **resolve_tags(),
+            "drpg.name": run.name,
+            "mlflow.note.content": _NOTE.format(name=run.name),
+            **(self.tags or {}),
+        }
+        created = self._client.create_run(
+            self._experiment_id(),
+            run_name=storable(self.run_name or run.name, 250),
+            tags={key: storable(str(value), 5_000) for key, value in tags.items()},
+        )
+        params = [
+            Param(key, storable(str(value), _MAX_PARAM))
+            for key, value in _keyed(run.params).items()
+        ]
+        for begin in range(0, len(params), _PARAMS_PER_BATCH):
+            part = params[begin : begin + _PARAMS_PER_BATCH]
+            self._client.log_batch(created.info.run_id, params=part, synchronous=True)
+        return created
+
+    def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        found = self._client.get_experiment_by_name(self.experiment)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(self.experiment))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                found = self._client.get_experiment_by_name(self.experiment)
+        if found.lifecycle_stage != "active":
+            raise ValueError(
+                f"The MLflow experiment {self.experiment!r} was deleted. Restore it "
+                f"(mlflow experiments restore -x {found.experiment_id}) or name another one."
+            )
+        return str(found.experiment_id)
+
+    def _log_metrics(self, records: Sequence[StepRecord]) -> None:
+        from mlflow.entities import Metric
+
+        metrics = []
+        for record in records:
+            at = int((record.at or record.rollout.created_at) * 1000)
+            now = int(record.metrics.get("steps", record.rollout.step))
+            shown = {key: record.metrics[key] for key in _shown(record) & record.metrics.keys()}
+            for key, value in _keyed(shown).items():
+                if math.isfinite(value):
+                    # A late verdict belongs to its own step; what it does to the running
+                    # figures happens now.
+                    step = now if key in _BY_VERDICT else record.rollout.step
+                    metrics.append(Metric(key, value, at, step))
+        for begin in range(0, len(metrics), _METRICS_PER_BATCH):
+            part = metrics[begin : begin + _METRICS_PER_BATCH]
+            self._client.log_batch(self.run_id, metrics=part, synchronous=True)
+
+    def _move_aliases(self, registry: PolicyRegistry, records: Sequence[StepRecord]) -> None:
+        current = self._current
+        for record in records:
+            used = {r: p.version for r, p in record.rollout.guidance.policies.items() if p.rules}
+            if record.kind == "rollout":
+                current |= used
+            current |= {p.route: p.version for p in record.policies}
+            self._judge_best(record, used)
+        for route, version in current.items():
+            registry.set_alias("current", route, version)
+        self._show_best(registry)
+        registry.link_from_run(self._best.get("versions", {}))
+
+    def _judge_best(self, record: StepRecord, used: Mapping[str, int]) -> None:
+        score = record.metrics.get("rolling_score")
+        judged = record.metrics.get("judged", 0)
+        if record.feedback is None or score is None or not used or judged < _FEWEST_JUDGED:
+            return
+        found = {"rolling_score": score, "step": record.rollout.step, "versions": dict(used)}
+        if judged >= ROLLING_WINDOW:
+            if score > self._best.get("rolling_score", -1.0):
+                self._best = found
+        elif score > self._fallback.get("rolling_score", -1.0):
+            self._fallback = found
+
+    def _show_best(self, registry: PolicyRegistry) -> None:
+        if self._best == self._best_shown:
+            return
+        for route, version in self._best["versions"].items():
+            registry.set_alias("best", route, version)
+        self._client.set_tag(self.run_id, _BEST_TAG, json.dumps(self._best))
+        self._best_shown = self._best
+
+    def _attach_history(self) -> None:
+        title = f"{self.run_name or self._run.name}: step by step"
+        with tempfile.TemporaryDirectory(prefix="drpg-") as folder:
+            history = Path(folder, "history.jsonl")
+            write_records(history, self._run.history(), self.run_id)
+            self._client.log_artifact(self.run_id, str(history))
+            page = Path(folder, "inspector.html")
+            page.write_text(self._page(title), encoding="utf-8")
+            self._client.log_artifact(self.run_id, str(page))
+
+    def _note(self, registry: PolicyRegistry) -> str:
+        """Return the run's description, with its result in front."""
+        figures, lines = self._figures, []
+        if "prequential_score" in figures:
+            lines.append(
+                f"**{figures['prequential_score']:.3f}** mean score over "
+                f"{figures['judged']:,.0f} judged steps"
+            )
+        for route, version in self._best.get("versions", {}).items():
+            number = registry.number(route, version)
+            if number is not None:
+                lines.append(
+                    f"best at step {self._best['step']}: rolling score "
+                    f"{self._best['rolling_score']:.3f} under `{registry.prompts[route]}` "
+                    f"version {number}"
+                )
+        head = "; ".join(lines)
+        return storable("\n\n".join([head, _NOTE.format(name=self._run.name)]).strip(), 5_000)
+
+    def _page(self, title: str) -> str:
+        return inspector.render(self._run.history(), title, threshold=self._run.threshold)
+
+
+def _shown(record: StepRecord) -> set[str]:
+    """Return the figures that this kind of event can change: each is logged once a step."""
+    if record.kind == "rollout":
+        return set(record.metrics) - _BY_VERDICT - {"score", "steps"}
+    if record.kind == "policy":
+        return set()
+    learned_with_lm = record.feedback is not None and record.feedback.usage.calls > 0
+    return {"score", *_BY_VERDICT, *(_BY_LM_CALLS if learned_with_lm else ())}
+
+
+def _keyed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values under names that MLflow allows, still one name for each."""
+    keyed: dict[str, Any] = {}
+    for key, value in values.items():
+        name = re.sub(r"[^\w./: -]", "_", key)[:240].strip("/") or "_"
+        while name in keyed:
+            name += "_"
+        keyed[name] = value
+    return keyed
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", uri)

@@ -1,0 +1,342 @@
+"""Policies as versions in MLflow's prompt registry.
+
+Used by :class:`~drpg_dspy.tracking.mlflow.MLflowTracker`; needs the package ``mlflow``, which
+it imports only inside functions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from drpg_dspy.plain import digest
+from drpg_dspy.tracking.base import StepRecord
+from drpg_dspy.types import Policy
+
+__all__ = [
+    "EXPERIMENTS_TAG",
+    "IS_PROMPT_TAG",
+    "LINKED_BACK",
+    "LINKED_PROMPTS_TAG",
+    "MAX_LINKS",
+    "MAX_TEXT",
+    "RUNS_TAG",
+    "RUNS_UI_TAG",
+    "PolicyRegistry",
+    "milestones",
+    "prompt_names",
+    "slug",
+    "storable",
+]
+
+# MLflow's own tag names. They are internal to it: tests/tracking/test_mlflow_internals.py fails
+# when a new version of MLflow changes them.
+IS_PROMPT_TAG = "mlflow.prompt.is_prompt"
+RUNS_TAG = "mlflow.prompt.associatedRunIds"  # MlflowClient.list_logged_prompts() reads this
+RUNS_UI_TAG = "mlflow.prompt.run_ids"  # "MLflow runs" on a version's page reads this
+EXPERIMENTS_TAG = "_mlflow_experiment_ids"
+LINKED_PROMPTS_TAG = "mlflow.linkedPrompts"
+
+MAX_TEXT = 100_000
+"""Characters of a prompt text that MLflow takes."""
+
+MAX_LINKS = 100
+"""Versions linked to a run, at most. MLflow cuts the tag that holds them at 8,000 characters
+(about 166 versions) and cannot read it any more from then on."""
+
+LINKED_BACK = 50
+"""Versions that link to their run, at first: the run's page lists each of them, so a long run
+links only every so many from then on. All others name their run without a link."""
+
+_MAX_LINK_CHARS = 7_500
+_MAX_NAME = 200
+_MAX_SOURCES = 20
+_MAX_MESSAGE = 1_000
+
+
+def slug(text: str) -> str:
+    """Return ``text`` in the letters that MLflow allows in a prompt's name.
+
+    >>> slug("subs[0].answer"), slug("sql assistant / v2")
+    ('subs.0.answer', 'sql-assistant-v2')
+    """
+    text = re.sub(r"\[(\d+)\]", r".\1", text)
+    text = re.sub(r"\[(['\"])(.*?)\1\]", r".\2", text)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.") or "x"
+
+
+def prompt_names(name: str, routes: Iterable[str]) -> dict[str, str]:
+    """Return the prompt's name for each route: ``NAME.ROUTE.policy``, slugged.
+
+    Routes that would share a name get a digest of the route in it, all of them, so that the
+    names do not depend on the order of the routes.
+
+    >>> prompt_names("first", ["predict", "a b", "a/b"])["predict"]
+    'first.predict.policy'
+    >>> len(set(prompt_names("first", ["predict", "a b", "a/b"]).values()))
+    3
+    """
+    routes = list(dict.fromkeys(routes))
+    plain = {route: _name(name, slug(route)) for route in routes}
+    # Two names that differ only in case are one file on some stores.
+    taken = [full.lower() for full in plain.values()]
+    return {
+        route: full if taken.count(full.lower()) == 1 else distinct_name(name, route)
+        for route, full in plain.items()
+    }
+
+
+def distinct_name(name: str, route: str) -> str:
+    """Return a prompt name that no other learner and route has."""
+    return _name(name, f"{slug(route)}-{digest(name, route, length=8)}")
+
+
+def _name(name: str, route: str) -> str:
+    full = f"{slug(name)}.{route}.policy"
+    if len(full) <= _MAX_NAME:
+        return full
+    return f"{full[: _MAX_NAME - 20]}-{digest(full, length=10)}.policy"
+
+
+def storable(text: str, limit: int = MAX_TEXT) -> str:
+    """Return ``text`` as MLflow's stores can keep it: almost always unchanged.
+
+    Half a surrogate pair and the null character, which databases refuse, become visible
+    escapes. A text over the limit is cut with a mark that says so.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+    if len(text) <= limit:
+        return text
+    mark = f"\n[… cut for MLflow: {{}} of {len(text):,} characters; all of it is in history.jsonl]"
+    room = max(0, limit - len(mark) - 10)
+    return (text[:room] + mark.format(f"{room:,}"))[:limit]
+
+
+def milestones(numbers: Sequence[int], best: int | None, every: int, cap: int) -> list[int]:
+    """Choose the versions to link: first, best, last, every so many, at most ``cap``.
+
+    >>> milestones(range(1, 451), best=77, every=100, cap=50)
+    [1, 77, 100, 200, 300, 400, 450]
+    >>> len(milestones(range(1, 100_001), best=None, every=1, cap=50))
+    50
+    """
+    if not numbers:
+        return []
+    must = {numbers[0], numbers[-1]}
+    if best is not None and best in numbers:
+        must.add(best)
+    regular = [n for n in numbers[every - 1 :: every] if n not in must]
+    room = max(0, cap - len(must))
+    if len(regular) > room:
+        regular = [regular[i * len(regular) // room] for i in range(room)] if room else []
+    return sorted(must.union(regular))[: max(cap, 1)]
+
+
+class PolicyRegistry:
+    """One registered prompt for each route, one version for each distinct policy text.
+
+    Knows which of the run's versions exist already, also those that an earlier process made,
+    so nothing is registered twice.
+
+    Args:
+        client: An ``mlflow.MlflowClient``.
+        name: The run's or learner's name.
+        run_id, run_name, experiment_id: The MLflow run.
+        routes: The program's routes.
+        link_every: Link every so many versions and the run to each other.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        name: str,
+        *,
+        run_id: str,
+        run_name: str,
+        experiment_id: str,
+        routes: Sequence[str],
+        link_every: int,
+    ) -> None:
+        self.client = client
+        self.name = name
+        self.run_id = run_id
+        self.run_name = run_name
+        self.experiment_id = experiment_id
+        self.link_every = link_every
+        self._names = prompt_names(name, routes)
+        self._rules: dict[tuple[str, int], frozenset[str]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the registry anew before the next use: a failed call may have gone through."""
+        self._known: dict[str, dict[int, int]] = {}  # by route, our version to MLflow's
+        self._aliases: dict[tuple[str, str], int] = {}
+        self._links = ""
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Names of the prompts that exist, by route."""
+        return {route: self._names[route] for route in self._known}
+
+    def number(self, route: str, version: int) -> int | None:
+        """Return MLflow's number of a version; ``None`` when it is not registered."""
+        return self._versions(route).get(version)
+
+    def register(self, policy: Policy, record: StepRecord) -> None:
+        """Register a policy, unless its text is empty or it is registered already."""
+        self._rules[policy.route, policy.version] = frozenset(r.text for r in policy.rules)
+        if not policy.text:
+            return
+        versions = self._versions(policy.route)
+        if policy.version in versions:
+            return
+        parent = versions.get(policy.parent)
+        if policy.route not in self._known:
+            self._create_prompt(policy.route)
+            self._known[policy.route] = versions
+        made = self.client.create_prompt_version(
+            name=self._names[policy.route],
+            template=storable(policy.text),
+            description=storable(self._message(policy), _MAX_MESSAGE),
+            tags={**self._tags(policy, parent, record), **self._link_tag(len(versions))},
+        )
+        versions[policy.version] = int(made.version)
+
+    def set_alias(self, alias: str, route: str, version: int) -> None:
+        """Point an alias at a version; does nothing for one that is not registered."""
+        number = self.number(route, version)
+        if number is None or self._aliases.get((alias, route)) == number:
+            return
+        self.client.set_prompt_alias(self._names[route], alias, number)
+        self._aliases[alias, route] = number
+
+    def link_to_run(self, route: str, version: int) -> None:
+        """Make a version's page link to the run, whatever its number."""
+        number = self.number(route, version)
+        if number is not None:
+            name = self._names[route]
+            self.client.set_prompt_version_tag(name, number, RUNS_UI_TAG, self.run_id)
+
+    def link_from_run(self, best: Mapping[str, int]) -> None:
+        """Show the milestones on the run's page (:func:`milestones`)."""
+        cap = MAX_LINKS // max(1, len(self._known))
+        text = self._link_text(best, cap)
+        while len(text) > _MAX_LINK_CHARS and cap > 1:
+            cap //= 2
+            text = self._link_text(best, cap)
+        if text != self._links and len(text) <= _MAX_LINK_CHARS:
+            # MLflow's own link_prompt_version_to_run() can only append, and writes to the
+            # process's tracking address instead of the client's.
+            self.client.set_tag(self.run_id, LINKED_PROMPTS_TAG, text)
+            self._links = text
+
+    def _link_text(self, best: Mapping[str, int], cap: int) -> str:
+        links = []
+        for route, versions in self._known.items():
+            top = versions.get(best.get(route, 0))
+            for number in milestones(sorted(versions.values()), top, self.link_every, cap):
+                links.append({"name": self._names[route], "version": str(number)})
+        return json.dumps(links[:MAX_LINKS])
+
+    def _versions(self, route: str) -> dict[int, int]:
+        """Return MLflow's numbers of the run's versions; remembered once the prompt exists."""
+        if route not in self._known:
+            if route not in self._names:
+                self._add_route(route)
+            if not self._adopt_prompt(route):
+                return {}
+            self._known[route] = self._registered(self._names[route])
+        return self._known[route]
+
+    def _add_route(self, route: str) -> None:
+        name = prompt_names(self.name, [route])[route]
+        taken = name.lower() in (other.lower() for other in self._names.values())
+        self._names[route] = distinct_name(self.name, route) if taken else name
+
+    def _adopt_prompt(self, route: str) -> bool:
+        """Settle the prompt's name; return whether it exists, then listed in our experiment."""
+        name = self._names[route]
+        found = self._find(name)
+        if found is not None and any(found.get(k) != v for k, v in self._identity(route).items()):
+            # Somebody else's prompt, or another learner whose name slugs alike.
+            name = self._names[route] = distinct_name(self.name, route)
+            found = self._find(name)
+        if found is None:
+            return False
+        mine, known = f",{self.experiment_id},", found.get(EXPERIMENTS_TAG, ",")
+        if mine not in known:
+            self.client.set_prompt_tag(name, EXPERIMENTS_TAG, known.rstrip(",") + mine)
+        return True
+
+    def _create_prompt(self, route: str) -> None:
+        self.client.create_prompt(
+            self._names[route],
+            description=storable(
+                f"Policy of route `{route}` of `{self.name}`, written by the running program "
+                "from feedback (drpg-dspy). `current` is the version last in force, `best` the "
+                "one under which the rolling score peaked; `champion` is set by people.",
+                5_000,
+            ),
+            tags={**self._identity(route), EXPERIMENTS_TAG: f",{self.experiment_id},"},
+        )
+
+    def _identity(self, route: str) -> dict[str, str]:
+        return {"drpg.name": storable(self.name, 5_000), "drpg.route": storable(route, 5_000)}
+
+    def _find(self, name: str) -> dict[str, str] | None:
+        """Return a prompt's tags. Unlike ``get_prompt``, raises when the server is away."""
+        for prompt in self.client.search_prompts(filter_string=f"name = '{name}'"):
+            if prompt.name == name:
+                return dict(prompt.tags or {})
+        return None
+
+    def _registered(self, name: str) -> dict[int, int]:
+        found = self.client.search_model_versions(
+            f"name = '{name}' AND tags.`drpg.run_id` = '{self.run_id}' "
+            f"AND tags.`{IS_PROMPT_TAG}` = 'true'"
+        )
+        return {int(mv.tags["drpg.version"]): int(mv.version) for mv in found}
+
+    def _link_tag(self, earlier: int) -> dict[str, str]:
+        share = LINKED_BACK // max(1, len(self._names))
+        regular = (earlier + 1) % self.link_every == 0 and earlier // self.link_every < share
+        return {RUNS_UI_TAG: self.run_id} if earlier < share or regular else {}
+
+    def _message(self, policy: Policy) -> str:
+        parts = [f"Step {policy.step} of {self.run_name}"]
+        before = self._rules.get((policy.route, policy.parent), frozenset())
+        now = self._rules[policy.route, policy.version]
+        if not policy.parent or (policy.route, policy.parent) in self._rules:
+            changed = f"+{len(now - before)} −{len(before - now)} rules"
+            parts.append(changed if now != before else "same rules in another order")
+        parts.append(policy.author)
+        head = " · ".join(parts)
+        return f"{head}: {policy.message}" if policy.message else head
+
+    def _tags(self, policy: Policy, parent: int | None, record: StepRecord) -> dict[str, str]:
+        sources = policy.sources
+        named = ", ".join(sources[:_MAX_SOURCES])
+        if len(sources) > _MAX_SOURCES:
+            named += f", +{len(sources) - _MAX_SOURCES} more (all in history.jsonl)"
+        tags = {
+            "parent_version": str(parent or "none"),
+            "step": str(policy.step),
+            "run": self.run_name,
+            "author": policy.author,
+            "score_before": _figure(record, "prequential_score"),
+            "rolling_score_before": _figure(record, "rolling_score"),
+            "sources": named or "none",
+            "route": policy.route,
+            "drpg.run_id": self.run_id,
+            "drpg.version": str(policy.version),
+            "drpg.seq": str(record.seq),
+            RUNS_TAG: self.run_id,
+        }
+        return {key: storable(value, 5_000) for key, value in tags.items()}
+
+
+def _figure(record: StepRecord, name: str) -> str:
+    value = record.metrics.get(name)
+    return "not judged yet" if value is None else f"{value:.4f}"

@@ -1,0 +1,118 @@
+"""``drpg policy log`` and ``show``: versions, diffs, authors, cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import Result
+
+from drpg_dspy.cli import policies
+from drpg_dspy.memory import SQLiteMemory
+from drpg_dspy.types import Feedback, Guidance, Policy, Rollout, Rule
+
+Drpg = Callable[..., Result]
+
+
+@pytest.fixture
+def finished(run: Drpg) -> None:
+    run("--set", "writer=case", "--set", "feedback_text=true", "--limit", "5")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[SQLiteMemory]:
+    """Three steps: one without policy, one under each of two versions."""
+    with closing(SQLiteMemory(tmp_path / "m.sqlite", None)) as memory:
+        rules = [(), (Rule("Use cents.", sources=("a",)), Rule("Skip X.", sources=("a",)))]
+        rules.append((rules[1][0], Rule("Skip cancelled orders.", sources=("a", "b"))))
+        for step, (id, texts) in enumerate(zip("abc", rules, strict=True), start=1):
+            policy = {"p": Policy("p", texts, message=f"{len(texts)} rules")} if texts else {}
+            memory.record(Rollout(id, step, {"q": id}, {"a": "!"}, id, guidance=Guidance(policy)))
+            memory.commit(id, Feedback(float(step == 3), text=f"said {id}"))
+        yield memory
+
+
+@pytest.mark.usefixtures("finished")
+def test_the_log_shows_version_author_steps_score_and_cases(drpg: Drpg) -> None:
+    out = drpg("policy", "log", "first").stdout
+
+    assert "self@1  by drpg, step 2" in out
+    assert "in force: steps 2, 3, 4, 5: 100.0 % of 4 judged" in out
+    assert "+ End every answer with the word units." in out
+    assert "from step 1 ✗" in out
+
+
+def test_the_log_is_newest_first_and_a_diff_against_the_parent(memory: SQLiteMemory) -> None:
+    newest, oldest = map(click.unstyle, policies.log_as_text(memory, memory.policies()))
+
+    assert "p@2  by drpg, step 3, after @1" in newest
+    assert "in force: step 3: 100.0 % of 1 judged" in newest
+    assert "before: 0.0 % of 1 judged under @1" in newest
+    assert "    Use cents." in newest
+    assert "  - Skip X." in newest
+    assert "  + Skip cancelled orders." in newest
+    assert "from step 1 ✗, step 2 ✗" in newest
+    assert oldest.count("  + ") == 2
+
+
+def test_the_log_as_json_says_what_was_added_and_removed(memory: SQLiteMemory) -> None:
+    first, second = policies.log_as_plain(memory, memory.policies())
+
+    assert (first["version"], second["parent"]) == (1, 1)
+    assert second["added"] == ["Skip cancelled orders."]
+    assert second["removed"] == ["Skip X."]
+    assert second["use"] == {"steps": (3,), "judged": 1, "score": 1.0}
+
+
+def test_a_version_shows_each_rule_with_its_cases(memory: SQLiteMemory) -> None:
+    shown = policies.version_as_text(memory, policies.find_version(memory, "p@2"))
+
+    assert "- Skip cancelled orders." in shown
+    assert "✗ step 2" in shown
+    assert "said b" in shown
+
+
+def test_a_route_alone_is_its_newest_version(memory: SQLiteMemory) -> None:
+    assert policies.find_version(memory, "p").version == 2
+
+
+@pytest.mark.usefixtures("finished")
+@pytest.mark.parametrize(
+    ("version", "exit_code", "said"),
+    [
+        ("slef@1", 2, "Did you mean 'self'?"),
+        ("self@one", 2, "Expected ROUTE@VERSION"),
+        ("self@9", 1, "9"),
+    ],
+)
+def test_an_unknown_version_names_what_there_is(
+    drpg: Drpg, version: str, exit_code: int, said: str
+) -> None:
+    assert said in drpg("policy", "show", "first", version, exit_code=exit_code).stderr
+
+
+@pytest.mark.usefixtures("finished")
+def test_log_and_show_print_json_alone(as_json: Callable[..., Any]) -> None:
+    (entry,) = as_json("policy", "log", "first")
+    shown = as_json("policy", "show", "first", "self@1")
+
+    assert entry == shown
+    assert entry["rules"][0]["cases"][0]["step"] == 1
+
+
+@pytest.mark.usefixtures("finished")
+def test_an_unknown_route_is_wrong_usage(drpg: Drpg) -> None:
+    result = drpg("policy", "log", "first", "--route", "slef", exit_code=2)
+
+    assert "Did you mean 'self'?" in result.stderr
+
+
+def test_a_run_without_policies_says_so(run: Drpg, drpg: Drpg, as_json: Callable[..., Any]) -> None:
+    run("--optimizer", "zero_shot", "--limit", "2")
+
+    assert "has no policies" in drpg("policy", "log", "first").stdout
+    assert as_json("policy", "log", "first") == []

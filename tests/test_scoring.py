@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from drpg_dspy.exceptions import EvaluationFailed
+from drpg_dspy.scoring import ScoreReport, score_predictions
+from drpg_dspy.types import Benchmark
+
+
+class Judge:
+    compare_version = "7"
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __call__(self, example: Any, prediction: Any, trace: Any = None) -> dspy.Prediction:
+        if prediction.answer == "fail":
+            raise EvaluationFailed("no verdict")
+        if prediction.answer == "nan":
+            return dspy.Prediction(score=math.nan, feedback="silent")
+        if prediction.answer == "half":
+            return dspy.Prediction(score=0.5, feedback="half \ud800")
+        score = float(prediction.answer == example.answer)
+        return dspy.Prediction(score=score, feedback="", informative=example.answer != "b")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def toy(judge: Judge, **changes: Any) -> Benchmark:
+    def load(data: Any = None, *, exclude_db: tuple[str, ...] = ()) -> list[dspy.Example]:
+        names = [name for name in "abcde" if name not in exclude_db]
+        return [dspy.Example(id=name, answer=name).with_inputs() for name in names]
+
+    def read(path: Any, examples: Any) -> list[dspy.Prediction]:
+        lines = dict(zip("abcde", Path(path).read_text().split(), strict=True))
+        return [dspy.Prediction(answer=lines[example.id]) for example in examples]
+
+    settings: dict[str, Any] = {
+        "name": "toy", "title": "", "paper": "", "licence": "", "metric": "exact", "k": 4,
+        "load": load, "program": lambda: None, "key": str, "compares": ("strict", "loose"),
+        "evaluator": lambda data, compare: judge, "read_predictions": read,
+    }  # fmt: skip
+    return Benchmark(**{**settings, **changes})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "predictions.txt"
+    file.write_text("a b half fail nan")
+    return file
+
+
+def test_what_is_not_judged_counts_in_n_and_adds_nothing(path: Path) -> None:
+    judge = Judge()
+    report = score_predictions(toy(judge), None, path)
+    assert report == ScoreReport("toy", 0.5, 5, 2, 2, 1, "strict", "7")
+    assert list(report.as_dict())[:5] == ["benchmark", "score", "n", "correct", "not_judged"]
+    assert judge.closed == 1
+
+
+def test_rows_hold_one_verdict_a_line_with_null_for_no_verdict(path: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    score_predictions(
+        toy(Judge()), None, path, compare="loose", exclude_db=["b"], rows_path=rows, workers=3
+    )
+    verdicts = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [(v["id"], v["score"]) for v in verdicts] == [
+        ("a", 1.0), ("c", 0.5), ("d", None), ("e", None),
+    ]  # fmt: skip
+    assert verdicts[2]["feedback"] == "no verdict"
+    assert {(v["compare"], v["compare_version"]) for v in verdicts} == {("loose", "7")}
+
+
+def test_a_benchmark_with_one_scoring_gets_no_compare_argument(path: Path) -> None:
+    judge = Judge()
+    benchmark = toy(judge, compares=(), evaluator=lambda data: judge)
+    assert score_predictions(benchmark, None, path).compare == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, {"compare": "odd"}, "has the scorings: strict, loose; got 'odd'"),
+        ({}, {"split": "test"}, "no option split"),
+        ({}, {"workers": 0}, "at least 1"),
+        ({}, {"exclude_db": list("abcde")}, "No examples of toy are left"),
+        ({}, {"rows_path": "/nowhere/rows.jsonl"}, "cannot be written"),
+        ({"read_predictions": None}, {}, "not scored from a file"),
+    ],
+)
+def test_a_users_mistake_is_named(
+    path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        score_predictions(toy(Judge(), **changes), None, path, **options)

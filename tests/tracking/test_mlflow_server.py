@@ -1,0 +1,102 @@
+"""MLflowTracker against a real ``mlflow server`` on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+mlflow = pytest.importorskip("mlflow")
+
+from drpg_dspy.testing.tracker_contract import AWKWARD_TEXTS  # noqa: E402
+from drpg_dspy.tracking import BackgroundWriter, MLflowTracker, RunInfo  # noqa: E402
+
+_PATIENCE = 90
+
+
+@pytest.fixture(scope="module")
+def server(mlflow_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy(mlflow_template, folder / "mlflow.db")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
+        *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}", "--workers", "1"),
+        *("--artifacts-destination", str(folder / "artifacts")),
+    ]
+    env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    log = (folder / "log").open("wb")
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True
+    )
+    try:
+        _wait_until_up(f"http://127.0.0.1:{port}/health", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.close()
+
+
+def _wait_until_up(address: str, process: subprocess.Popen) -> None:
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(address, timeout=5):
+                return
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            time.sleep(0.2)
+    pytest.skip(f"mlflow server was not up within {_PATIENCE} s")
+
+
+def test_a_run_told_in_two_parts_over_http_is_whole(memory, play, server: str) -> None:
+    for n, text in enumerate(AWKWARD_TEXTS[:4], 1):
+        play(memory, n, rules=(text,))
+    run_ids = []
+    for _ in range(2):
+        tracker = MLflowTracker("over http", tracking_uri=server)
+        writer = BackgroundWriter(memory, tracker, RunInfo("net", {"k": 4}, ("predict",)))
+        assert writer.close(), writer.failure_kinds
+        run_ids.append(tracker.run_id)
+        play(memory, 5)
+    client = mlflow.MlflowClient(tracking_uri=server)
+    assert run_ids[0] == run_ids[1]
+    run = client.get_run(run_ids[0])
+    assert (run.info.status, run.data.params["k"]) == ("FINISHED", "4")
+    steps = [m.step for m in client.get_metric_history(run.info.run_id, "score")]
+    assert sorted(steps) == [1, 2, 3, 4, 5]
+    versions = client.search_prompt_versions("net.predict.policy")
+    stored = {int(v.version): v.template for v in versions}
+    assert [stored[n] for n in range(1, 5)] == [f"- {text}" for text in AWKWARD_TEXTS[:4]]
+    assert len(stored) == 5
+    assert client.get_prompt_version_by_alias("net.predict.policy", "current").version == 5
+    assert len(client.list_logged_prompts(run.info.run_id)) == 5
+    names = {artifact.path for artifact in client.list_artifacts(run.info.run_id)}
+    assert names == {"history.jsonl", "inspector.html"}
+
+
+def test_records_offered_twice_over_http_are_logged_once(memory, play, server: str) -> None:
+    from drpg_dspy.tracking.records import replay
+
+    for n in range(1, 4):
+        play(memory, n)
+    tracker = MLflowTracker("over http", tracking_uri=server, artifacts=False)
+    run_id = tracker.start(RunInfo("twice", routes=("predict",)))
+    records = list(replay(memory))
+    tracker.write(records)
+    tracker.write(records)
+    client = mlflow.MlflowClient(tracking_uri=server)
+    assert len(client.search_prompt_versions("twice.predict.policy")) == 3
+    assert [m.step for m in client.get_metric_history(run_id, "step_tokens")] == [1, 2, 3]
