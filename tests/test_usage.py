@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import dspy
@@ -160,22 +161,21 @@ def test_an_lm_made_of_other_lms_is_not_counted_twice(qa, lm) -> None:
     assert usage.total().prompt_tokens == 1000
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_cached_tokens_and_cost_are_read_where_they_are_reported(qa) -> None:
     class Priced(dspy.BaseLM):  # the interface that custom models used before 3.4
         def forward(self, prompt: Any = None, messages: Any = None, **kwargs: Any) -> Any:
-            import litellm
-
-            response = litellm.ModelResponse(
-                choices=[{"message": {"role": "assistant", "content": REPLY}}],
+            message = SimpleNamespace(role="assistant", content=REPLY)
+            return SimpleNamespace(
+                choices=[SimpleNamespace(message=message, finish_reason="stop")],
                 usage={
                     "prompt_tokens": 100,
                     "completion_tokens": 7,
                     "prompt_tokens_details": {"cached_tokens": 64},
                 },
                 model="priced",
+                _hidden_params={"response_cost": 0.25},
             )
-            response._hidden_params = {"response_cost": 0.25}
-            return response
 
     with meter() as usage, dspy.context(lm=Priced("priced")):
         qa(question="q")

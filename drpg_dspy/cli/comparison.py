@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drpg_dspy.analysis import RunSummary, summarise
-from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes, share
+from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes, plural, share
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Feedback, Rollout
 
 __all__ = ["Flips", "compare_text", "flips"]
 
+_CHANCE = 0.05
 Step = tuple[Rollout, Feedback | None]
 
 
@@ -102,8 +103,9 @@ def _outcome(
         verdict = f"{names[1]} scored {points} {word} than {names[0]} in this run."
     chance = _sign_test(fixed, broken)
     return (
-        f"{heading(verdict)}\nIt put {fixed} questions right and {broken} wrong that the other "
-        f"had the other way round (exact McNemar test, two-sided: p = {chance:.2f})."
+        f"{heading(verdict)}\nOnly {names[1]} got {plural(fixed, 'question')} right, only "
+        f"{names[0]} {plural(broken, 'question')} (exact McNemar test, two-sided: "
+        f"p = {chance:.2f}{'; chance alone may do that' if chance > _CHANCE else ''})."
     )
 
 
@@ -122,7 +124,7 @@ def _policies(memory: Memory, most: int = 3) -> str:
     versions = memory.policies()
     if not versions:
         return f"{heading('No policy was learned.')} The writer's replies held no usable rule."
-    lines = [heading(f"The first of {len(versions)} policies it wrote")]
+    lines = [heading(f"The first of {plural(len(versions), 'policy', 'policies')} it wrote")]
     for policy in versions[:most]:
         lines.append(f"  {policy.route}@{policy.version}, at step {policy.step}")
         lines.extend(f"    - {clean(rule.text)}" for rule in policy.rules)

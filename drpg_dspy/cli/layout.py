@@ -22,6 +22,7 @@ __all__ = [
     "emit_json",
     "heading",
     "minutes",
+    "plural",
     "share",
 ]
 
@@ -86,6 +87,15 @@ def columns(rows: Sequence[Sequence[Any]], header: Sequence[str] = ()) -> str:
         ).rstrip()
         for row in table
     )
+
+
+def plural(n: int, thing: str, things: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> plural(1, "step"), plural(3, "LM call"), plural(0, "policy", "policies")
+    ('1 step', '3 LM calls', '0 policies')
+    """
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {things or thing + 's'}"
 
 
 def share(value: float | None) -> str:

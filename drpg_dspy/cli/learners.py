@@ -137,6 +137,10 @@ def make_embedder(spec: str | None) -> Embedder:
     chosen = spec or "default"
     if chosen == "default":
         chosen = os.environ.get(ENVIRONMENT, "").strip() or chosen
+    if not chosen.startswith("hashing") and importlib.util.find_spec("transformers"):
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # of loading a file from disk; downloads keep theirs
     try:
         return resolve_embedder(chosen)
     except ModelNotFound:

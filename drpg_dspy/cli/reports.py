@@ -114,7 +114,7 @@ def _spent(summary: RunSummary) -> str:
         parts.append(("learning", summary.learning))
     parts.append(("together", summary.usage))
     rows = [_line(name, usage, steps) for name, usage in parts]
-    header = ("  a question", "tokens in", "out", "LM calls", "all LM calls", "dollars")
+    header = ("", "tokens in/question", "out/question", "LM calls/question", "LM calls", "dollars")
     time = f"{minutes(summary.seconds)}, {summary.seconds / steps:.1f} s a question"
     return f"{columns(rows, header)}\n  {time}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import logging
+import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
@@ -197,6 +198,8 @@ def execute(
             status = f"failed: {type(error).__name__}"
             raise
         finally:
+            if folder.config.extra.get("mlflow"):
+                click.echo("telling MLflow the rest …", err=True)
             learner.close(status)
     return summary
 
@@ -350,6 +353,7 @@ def _name(config: RunConfig) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep other packages' chatter off the terminal; warnings and errors still show."""
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it resets its loggers on import
     before = {name: logging.getLogger(name).level for name in _NOISY}
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

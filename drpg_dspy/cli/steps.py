@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes
+from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes, plural
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Feedback, Guidance, Policy, Rollout, Usage
 
@@ -13,8 +13,8 @@ __all__ = ["find_step", "mark", "step_as_plain", "step_as_text", "verdict_word"]
 
 _PURPOSES = {
     "shots": "Examples shown to the program (R_t)",
-    "correct": "Right cases shown to the policy writer (R'_t)",
-    "wrong": "Wrong cases shown to the policy writer (R'_t)",
+    "correct": "Right cases retrieved for the policy (R'_t)",
+    "wrong": "Wrong cases retrieved for the policy (R'_t)",
 }
 _MAX_LINES = 12
 
@@ -92,7 +92,9 @@ def _paragraphs(
     word = verdict_word(memory, rollout, feedback)
     yield heading(f"Step {rollout.step} {mark(word)} {word}") + f"   rollout {rollout.id}"
     yield _fields("Inputs", rollout.inputs, lines)
-    for purpose, ids in rollout.guidance.retrieved.items():
+    retrieved = rollout.guidance.retrieved
+    for purpose in sorted(retrieved, key=[*_PURPOSES, *retrieved].index):
+        ids = retrieved[purpose]
         title = _PURPOSES.get(purpose, f"Retrieved as {purpose}")
         yield f"{heading(title)}: {len(ids)}\n{_cases(memory, ids)}".rstrip()
     yield _policy(memory, rollout.guidance)
@@ -130,8 +132,8 @@ def _one_policy(memory: Memory, policy: Policy) -> str:
     head = f"{heading('Policy (P_t)')} {policy.route}@{policy.version}, by {policy.author}"
     lines = []
     for rule in policy.rules:
-        steps = ", ".join(str(memory.rollout(id).step) for id in rule.sources)
-        lines.append(f"  - {clean(rule.text)}" + (f"\n      from steps {steps}" if steps else ""))
+        steps = ", ".join(f"step {memory.rollout(id).step}" for id in rule.sources)
+        lines.append(f"  - {clean(rule.text)}" + (f"\n      from {steps}" if steps else ""))
     return "\n".join([head, *lines])
 
 
@@ -156,7 +158,7 @@ def _cost(rollout: Rollout, feedback: Feedback | None) -> str:
     rows = [
         (
             f"  {what}",
-            f"{usage.calls} LM calls",
+            plural(usage.calls, "LM call"),
             f"{count(usage.prompt_tokens)} tokens in",
             f"{count(usage.completion_tokens)} out",
         )

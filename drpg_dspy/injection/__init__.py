@@ -9,7 +9,10 @@
 
 An attached program without a policy sends exactly the prompts of the plain one. A policy is
 shown verbatim, whatever it contains, with one exception: DSPy refuses to send lone surrogates,
-which are replaced. See ``docs`` for how it behaves with each of DSPy's modules and optimizers.
+which are replaced. It reaches every predictor that the program holds, in DSPy's workers, async
+tasks and plain threads alike. It does not reach predictors made inside ``forward`` (a warning
+names them), other processes, and threads that were started before the call; in these the
+predictor's own policy (:func:`set_policy`) is in force.
 """
 
 from __future__ import annotations

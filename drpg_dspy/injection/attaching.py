@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import dspy
+from dspy.primitives.base_module import BaseModule
 
 from drpg_dspy.carrier import follow_threads
 from drpg_dspy.injection.fields import card, open_field
-from drpg_dspy.injection.predictor import Injected, injected_class
+from drpg_dspy.injection.predictor import PLAIN_CLASS, Injected, injected_class
 from drpg_dspy.injection.scope import text_of
 from drpg_dspy.injection.slot import POLICY, SLOT, Slot
 from drpg_dspy.types import OPEN_FIELD, RouteCard
 
-__all__ = ["attach", "check_routes", "detach", "owner_of", "routes", "set_policy"]
+__all__ = ["attach", "attached_as", "check_routes", "detach", "routes", "set_policy"]
 
 logger = logging.getLogger(__name__)
 
 _PLACEMENTS = ("input", "instructions")
+_NOT_PARTS = frozenset({"history", "callbacks", "demos", "traces", "train"})
 
 
 def attach(
@@ -75,7 +77,9 @@ def attach(
     for name, predictor in found.items():
         _warn_of_other_owner(predictor, slots[name])
         if not isinstance(predictor, Injected):
-            predictor.__class__ = injected_class(type(predictor))
+            # A program saved by value brings another copy of our class along.
+            plain = getattr(type(predictor), PLAIN_CLASS, type(predictor))
+            predictor.__class__ = injected_class(plain)
         predictor.__dict__[SLOT] = slots[name]
     follow_threads()
     return tuple(_card(name, predictor) for name, predictor in found.items())
@@ -85,9 +89,8 @@ def detach(program: dspy.Module) -> None:
     """Give the program back as it was before :func:`attach`; its own policy is dropped."""
     for predictor in routes(program).values():
         kind = type(predictor)
-        if isinstance(predictor, Injected):
-            plain = kind.plain_class
-            if kind is not injected_class(plain):
+        if plain := getattr(kind, PLAIN_CLASS, None):
+            if PLAIN_CLASS not in kind.__dict__:
                 logger.warning(
                     "%s was laid over an attached %s by other code; detaching restores %s itself.",
                     kind.__qualname__,
@@ -95,7 +98,8 @@ def detach(program: dspy.Module) -> None:
                     plain.__qualname__,
                 )
             predictor.__class__ = plain
-        predictor.__dict__.pop(SLOT, None)
+        if slot := predictor.__dict__.pop(SLOT, None):
+            slot.settle()
         predictor.__dict__.pop(POLICY, None)
 
 
@@ -112,9 +116,9 @@ def routes(program: dspy.Module) -> dict[str, dspy.Predict]:
         raise ValueError(f"Expected a dspy.Module, got {type(program).__name__}: {program!r}.")
     found: dict[str, dspy.Predict] = dict(program.named_predictors())
     seen = {id(predictor) for predictor in found.values()}
-    for name, predictor in program.named_sub_modules(dspy.Predict):
-        if id(predictor) not in seen:
-            found[name.removeprefix("self.")] = predictor
+    for name, part in _parts(program):
+        if _is_predictor(part) and id(part) not in seen:
+            found[name] = part
     return found
 
 
@@ -141,26 +145,57 @@ def set_policy(program: dspy.Module, policies: Mapping[str, str]) -> None:
             predictor.__dict__[POLICY] = policy
 
 
-def check_routes(given: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def check_routes(given: Mapping[str, Any], found: Collection[str]) -> None:
     """Refuse names that are no routes.
 
     Raises:
         ValueError: There are some.
     """
     if unknown := [route for route in given if route not in found]:
-        raise ValueError(f"No such route: {unknown}. The program's routes are {list(found)}.")
+        raise ValueError(f"No such route: {unknown}. The program's routes are {sorted(found)}.")
 
 
-def owner_of(program: dspy.Module) -> str:
-    """Return the name shared by the predictors of an attached program.
+def attached_as(program: dspy.Module) -> tuple[str, set[str]]:
+    """Return the name shared by the predictors of an attached program, and their routes.
 
     Raises:
         ValueError: The program is not attached.
     """
-    owners = {getattr(p.__dict__.get(SLOT), "owner", "") for p in routes(program).values()}
+    slots = [part.__dict__.get(SLOT) for _, part in _parts(program) if _is_predictor(part)]
+    owners = {slot.owner if slot is not None else "" for slot in slots}
     if len(owners) != 1 or "" in owners:
         raise ValueError(f"{type(program).__name__} is not attached; call attach(program) first.")
-    return str(owners.pop())
+    return str(owners.pop()), {slot.route for slot in slots}
+
+
+def _parts(program: dspy.Module) -> Iterator[tuple[str, Any]]:
+    """Yield every module inside a program by path, each once.
+
+    Unlike ``named_sub_modules`` it does not search histories and demos, which in a program that
+    has run for a while hold thousands of entries.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[str, Any]] = [("self", program)]
+    while stack:
+        name, value = stack.pop()
+        if id(value) in seen or not isinstance(value, (BaseModule, list, tuple, dict)):
+            continue
+        seen.add(id(value))
+        inside: list[tuple[str, Any]] = []
+        if isinstance(value, BaseModule):
+            yield name, value
+            prefix = "" if value is program else f"{name}."
+            attributes = value.__dict__.items()
+            inside = [(prefix + key, item) for key, item in attributes if key not in _NOT_PARTS]
+        elif isinstance(value, dict):
+            inside = [(f"{name}[{key!r}]", item) for key, item in value.items()]
+        else:
+            inside = [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        stack.extend(reversed(inside))
+
+
+def _is_predictor(part: Any) -> bool:
+    return isinstance(part, dspy.Predict)
 
 
 def _owner(found: Mapping[str, dspy.Predict]) -> str:
@@ -177,7 +212,7 @@ def _owner(found: Mapping[str, dspy.Predict]) -> str:
 def _marked_fields(program: dspy.Module) -> dict[tuple[str, str], str]:
     """Open fields of any signature in the program: (name, description) to kind."""
     marks: dict[tuple[str, str], str] = {}
-    for _, module in program.named_sub_modules():
+    for _, module in _parts(program):
         signature = module.__dict__.get("signature")
         for name, info in getattr(signature, "input_fields", {}).items():
             if kind := (info.json_schema_extra or {}).get(OPEN_FIELD):

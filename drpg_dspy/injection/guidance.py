@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 
 from drpg_dspy.carrier import carried, carry
-from drpg_dspy.injection.attaching import check_routes, owner_of, routes
+from drpg_dspy.injection.attaching import attached_as, check_routes
 from drpg_dspy.injection.notices import name_strangers
 from drpg_dspy.injection.scope import SCOPE, Scope, shots_of, text_of
 from drpg_dspy.types import Guidance
@@ -73,8 +73,8 @@ def _in_force(
 ) -> Iterator[None]:
     owner = ""
     if program is not None:
-        owner = owner_of(program)
-        check_routes({**policies, **shots}, routes(program))
+        owner, known = attached_as(program)
+        check_routes({**policies, **shots}, known)
     scope = Scope(
         policies={route: text_of(route, text) for route, text in policies.items()},
         shots={route: shots_of(route, given) for route, given in shots.items()},

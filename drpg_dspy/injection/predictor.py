@@ -21,22 +21,24 @@ from drpg_dspy.carrier import carried
 from drpg_dspy.injection.fields import (
     completed,
     masked,
-    repaired,
     shots_text,
     without_policy,
 )
 from drpg_dspy.injection.notices import foreign_adapter, shown_in_prompt, warn_once
-from drpg_dspy.injection.scope import plainly, scope_for
+from drpg_dspy.injection.scope import plainly, scope_for, text_of
 from drpg_dspy.injection.slot import POLICY, SLOT, Slot
 from drpg_dspy.injection.tracing import TRACE, Recorder
 
-__all__ = ["Injected", "injected_class"]
+__all__ = ["PLAIN_CLASS", "Injected", "injected_class"]
+
+# Attribute of an attached predictor's class that holds the user's own.
+PLAIN_CLASS = "_drpg_plain_class"
 
 
 class Injected(dspy.Predict):
     """Base of every attached predictor's class; see :func:`injected_class`."""
 
-    plain_class: ClassVar[type[dspy.Predict]] = dspy.Predict
+    _drpg_plain_class: ClassVar[type[dspy.Predict]] = dspy.Predict
 
     @property
     def signature(self) -> Any:
@@ -120,7 +122,7 @@ def injected_class(plain: type[dspy.Predict]) -> type[Injected]:
             if key in plain.__dict__
         }
         metaclass: Any = type(plain)
-        made = metaclass(plain.__name__, bases, {**namespace, "plain_class": plain})
+        made = metaclass(plain.__name__, bases, {**namespace, PLAIN_CLASS: plain})
     return _CLASSES.setdefault(plain, made)
 
 
@@ -143,9 +145,13 @@ class _Plan:
 
     def _prefer_own_value(self) -> None:
         own = self.kwargs.get(self.field) if self.field else None
-        if own is None or own in ("", self.text):
+        if own is None or (isinstance(own, str) and (not own.strip() or own == self.text)):
             return
-        if self.text and self.field in self.base.model_fields:
+        if self.field not in self.base.model_fields:
+            # No field of the program's: a policy for this call, or none of our business.
+            self.text = text_of(self.slot.route, own) if isinstance(own, str) else self.text
+            return
+        if self.text:
             warn_once(
                 f"own/{self.slot.owner}/{self.slot.route}",
                 "The program passes a value of its own for the field %r of route %r; it is kept, "
@@ -153,7 +159,7 @@ class _Plan:
                 self.field,
                 self.slot.route,
             )
-        self.text = repaired(own) if isinstance(own, str) and own.strip() else ""
+        self.text = ""
 
     def arguments(self) -> dict[str, Any]:
         """Return the call's arguments with the policy and the examples among them."""

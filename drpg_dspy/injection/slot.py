@@ -68,16 +68,17 @@ class Slot:
         shown = "" if place else text
         state = _fingerprint(signature)  # user code may change a signature class in place
         view = self.views.get((signature, shown))
-        if view is None or view.state != state:
-            if len(self.views) >= _MAX_VIEWS:
-                self.views.clear()
-            made = (
-                with_policy_field(signature, place)
-                if place
-                else with_policy_instructions(signature, text)
-            )
-            view = self.views[signature, shown] = View(state, made, made.__doc__)
-        return view.signature
+        if view is not None and view.state == state:
+            return view.signature
+        if view is not None or len(self.views) >= _MAX_VIEWS:
+            self.views.clear()
+        made = (
+            with_policy_field(signature, place)
+            if place
+            else with_policy_instructions(signature, text)
+        )
+        # Of two threads that come here together, the first one's view stands.
+        return self.views.setdefault((signature, shown), View(state, made, made.__doc__)).signature
 
     def settle(self) -> None:
         """Pass on what other code wrote into the instructions of an extended signature in place.
@@ -85,9 +86,11 @@ class Slot:
         InferRules does; on a plain predictor it would have changed the signature itself.
         """
         for (base, text), view in list(self.views.items()):
-            if view.signature.__doc__ != view.doc:
+            if view.signature.__doc__ == view.doc:
+                continue
+            if base.__doc__ == view.state[0]:  # else a copy of this predictor has passed it on
                 base.instructions = without_policy(view.signature, text).instructions
-                self.views.pop((base, text), None)
+            self.views.pop((base, text), None)
 
 
 @dataclass(frozen=True, slots=True)

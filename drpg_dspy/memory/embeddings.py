@@ -12,7 +12,7 @@ import numpy as np
 
 from drpg_dspy.exceptions import EmbedderMismatch
 from drpg_dspy.memory.base import Embedder
-from drpg_dspy.memory.rows import decode_text, decode_vector, encode_text, text_hash
+from drpg_dspy.memory.rows import decode_text, encode_text, is_whole, text_hash
 from drpg_dspy.memory.store import Store
 
 __all__ = ["Embeddings", "embed", "identity", "set_identity"]
@@ -118,13 +118,15 @@ class Embeddings:
         """Return the vectors of the given text numbers, those that are whole."""
         if self.embedder is None:
             return {}
-        found: dict[int, np.ndarray] = {}
-        for id, blob in _select(db, "SELECT id, vector FROM texts WHERE id IN", texts):
-            vector = decode_vector(blob, self.embedder.dimension)
-            if vector is None:
-                vector = self._mended.get(id)
-            if vector is not None:
-                found[id] = vector
+        rows = _select(db, "SELECT id, vector FROM texts WHERE id IN", texts)
+        size = 4 * self.embedder.dimension
+        sized = [row for row in rows if row[1] is not None and len(row[1]) == size]
+        found = {id: self._mended[id] for id, _ in rows if id in self._mended}
+        if sized:
+            stacked = np.frombuffer(b"".join([row[1] for row in sized]), dtype=np.float32)
+            vectors = stacked.reshape(len(sized), -1)
+            good = is_whole(vectors).tolist()
+            found.update((row[0], vectors[i]) for i, row in enumerate(sized) if good[i])
         return found
 
     def mend(self, texts: Collection[int]) -> None:
@@ -167,7 +169,10 @@ class Embeddings:
             if row is None:
                 return None
             self.check(db)
-        return decode_vector(row[0], self.embedder.dimension)
+        if row[0] is None or len(row[0]) != 4 * self.embedder.dimension:
+            return None
+        vector = np.frombuffer(row[0], dtype=np.float32)
+        return vector if is_whole(vector[None]).all() else None
 
     def _keep_mended(self, ids: Sequence[int], vectors: np.ndarray) -> None:
         if self.store.read_only:
@@ -196,14 +201,13 @@ def embed(embedder: Embedder, texts: Sequence[str]) -> np.ndarray:
             f"The embedder {embedder.identity!r} returned shape {vectors.shape} for {len(texts)} "
             f"text(s) where {expected} is expected."
         )
-    norms = np.einsum("ij,ij->i", vectors, vectors)
-    whole = (np.abs(norms - 1.0) <= 0.02) | (norms == 0.0)  # NaN is neither
+    whole = is_whole(vectors)
     if not whole.all():
         at = int(np.flatnonzero(~whole)[0])
         raise ValueError(
             f"The embedder {embedder.identity!r} returned a vector of squared length "
-            f"{float(norms[at])!r} for {texts[at][:80]!r}, but must return unit vectors. "
-            "CallableEmbedder normalises any function's vectors."
+            f"{float(vectors[at] @ vectors[at])!r} for {texts[at][:80]!r}, but must return "
+            "unit vectors. CallableEmbedder normalises any function's vectors."
         )
     return vectors
 

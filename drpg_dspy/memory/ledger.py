@@ -18,12 +18,12 @@ from drpg_dspy.memory.base import Hit
 from drpg_dspy.memory.embeddings import Embeddings
 from drpg_dspy.memory.faiss_index import FaissIndex, Labels
 from drpg_dspy.memory.reading import EXPERIENCES
-from drpg_dspy.memory.rows import PolicyLoader, decode_experience
+from drpg_dspy.memory.rows import ROLLOUT_NUMBER, GuidanceLoader, decode_experience
 from drpg_dspy.types import Experience, Verdict
 
 __all__ = ["Ledger"]
 
-_EXPERIENCES_KEPT = 512
+_EXPERIENCES_KEPT = 1024
 _RANKINGS_KEPT = 32
 _LOAD_BATCH = 2048
 
@@ -112,15 +112,15 @@ class Ledger:
             self._rankings[name] = known = (k, ranking)
         return known[1][:k]
 
-    def hits(self, db: sqlite3.Connection, ranking: Ranking, policies: PolicyLoader) -> list[Hit]:
+    def hits(self, db: sqlite3.Connection, ranking: Ranking, guidance: GuidanceLoader) -> list[Hit]:
         """Return the experiences of a ranking."""
         missing = [seq for seq, _ in ranking if seq not in self._kept]
         fetched: dict[int, Experience] = {}
         if missing:
             marks = ",".join("?" * len(missing))
             for row in db.execute(f"{EXPERIENCES} WHERE h.seq IN ({marks})", missing):
-                fetched[row[-1]] = decode_experience(
-                    row[:-1], policies, self._threshold, deferred=True
+                fetched[row[ROLLOUT_NUMBER]] = decode_experience(
+                    row, guidance, self._threshold, deferred=True
                 )
         self._kept.update(fetched)
         found = [Hit(self._kept[seq], similarity) for seq, similarity in ranking]

@@ -17,6 +17,7 @@ from drpg_dspy.memory.rows import (
     ROLLOUT_COLUMNS,
     Row,
     decode_feedback,
+    decode_guidance,
     decode_policy,
     decode_text,
     encode_text,
@@ -29,6 +30,7 @@ __all__ = [
     "events",
     "experience_row",
     "feedback_history",
+    "guidance",
     "memo",
     "meta",
     "page",
@@ -50,10 +52,10 @@ _PAGES = (
 )
 
 EXPERIENCES = (
-    f"SELECT {ROLLOUT_COLUMNS}, {_FEEDBACK}, h.seq FROM rollouts h {_BODY} "
+    f"SELECT {ROLLOUT_COLUMNS}, {_FEEDBACK} FROM rollouts h {_BODY} "
     "JOIN feedback f ON f.seq = h.feedback"
 )
-"""Columns for :func:`.decode_experience`, then the rollout's number; wants a ``WHERE``."""
+"""Columns for :func:`.decode_experience`; wants a ``WHERE``."""
 
 
 def rollout_row(db: sqlite3.Connection, id: str, path: Any) -> Row:
@@ -91,6 +93,12 @@ def recent_rows(
     arguments = (k,) if verdict is None else (threshold, k)
     query = f"{EXPERIENCES} WHERE h.learned IS NOT NULL {wanted} ORDER BY h.learned DESC LIMIT ?"
     return db.execute(query, arguments).fetchall()
+
+
+def guidance(db: sqlite3.Connection, seq: int) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return the policy versions by route, and the other parts of a rollout's guidance."""
+    row = db.execute("SELECT policies, parts FROM guidances WHERE seq = ?", (seq,)).fetchone()
+    return loads(row[0]), decode_guidance(row[1])
 
 
 def standing_feedback(db: sqlite3.Connection, number: int | None) -> Feedback | None:

@@ -25,6 +25,7 @@ __all__ = [
     "FEEDBACK_COLUMNS",
     "POLICY_COLUMNS",
     "ROLLOUT_COLUMNS",
+    "ROLLOUT_NUMBER",
     "VERDICT_WIDTH",
     "Deferred",
     "GuidanceLoader",
@@ -34,12 +35,12 @@ __all__ = [
     "decode_policy",
     "decode_rollout",
     "decode_text",
-    "decode_vector",
     "encode_body",
     "encode_feedback",
     "encode_guidance",
     "encode_policy",
     "encode_text",
+    "is_whole",
     "text_hash",
 ]
 
@@ -54,6 +55,8 @@ ROLLOUT_COLUMNS = (
     "b.trace, h.seq"
 )
 """Of ``rollouts h``, ``bodies b`` and ``texts t``."""
+ROLLOUT_NUMBER = 10
+"""Place of the rollout's number among them."""
 
 Row = tuple[Any, ...]
 GuidanceLoader = Callable[[int], Mapping[str, Any]]
@@ -130,16 +133,10 @@ def text_hash(text: str) -> bytes:
     return hashlib.blake2b(raw, digest_size=20).digest()
 
 
-def decode_vector(blob: bytes | None, dimension: int) -> np.ndarray | None:
-    """Return a stored vector, or ``None`` when it is missing or damaged.
-
-    A whole one has the right length and is finite, and of unit length or zero.
-    """
-    if blob is None or len(blob) != 4 * dimension:
-        return None
-    vector = np.frombuffer(blob, dtype=np.float32)
-    norm = float(np.dot(vector, vector))
-    return vector if abs(norm - 1.0) <= 0.02 or norm == 0.0 else None
+def is_whole(vectors: np.ndarray) -> np.ndarray:
+    """Tell of each row whether it is finite, and of unit length or zero."""
+    norms = np.einsum("ij,ij->i", vectors, vectors)
+    return np.asarray((np.abs(norms - 1.0) <= 0.02) | (norms == 0.0))  # NaN is neither
 
 
 def encode_body(rollout: Rollout) -> Row:
@@ -173,7 +170,7 @@ def decode_rollout(row: Row, guidance: GuidanceLoader, *, deferred: bool = False
         deferred: Read the guidance when it is first looked into.
     """
     usage, writing = _loads(row[6])
-    load = _Once(guidance, row[10])
+    load = _Once(guidance, row[ROLLOUT_NUMBER])
     parts = {name: Deferred(load, name) if deferred else load(name) for name in GUIDANCE_PARTS}
     return Rollout(
         id=decode_text(row[0]),

@@ -26,6 +26,7 @@ from drpg_dspy.memory.rows import (
     decode_rollout,
     encode_body,
     encode_feedback,
+    encode_guidance,
 )
 from drpg_dspy.memory.store import Store
 from drpg_dspy.plain import dumps
@@ -55,7 +56,8 @@ class SQLiteMemory(Memory):
     **Vectors.** An experience is found by its rollout's ``key``; one with key ``""`` is kept
     and counted, but :meth:`search` does not find it, and ``search("")`` finds nothing. A query
     that the embedder maps to the zero vector finds nothing, with a warning; a vector with NaN
-    in it is an error.
+    in it is an error. The guidance of a hit's rollout is read when it is first looked into, so
+    the memory must still be open then.
 
     Args:
         path: The file, created when it is missing; ``":memory:"`` is a temporary file that
@@ -155,7 +157,7 @@ class SQLiteMemory(Memory):
                     ranking = self._ledger.rank(db, vector, k, verdict)
                     missing = self._ledger.missing()
                 if not missing:
-                    return self._ledger.hits(db, ranking, self._policies_of)
+                    return self._ledger.hits(db, ranking, self._guidance)
             self._embeddings.mend(missing)
         raise StorageError(
             f"{len(missing)} vector(s) in {self.path} stay damaged although they were computed "
@@ -199,7 +201,7 @@ class SQLiteMemory(Memory):
     def record(self, rollout: Rollout) -> Rollout:
         if rollout.step < 0:
             raise ValueError(f"A rollout's step must be at least 0, got {rollout.step}.")
-        body = encode_body(rollout)
+        body = (*encode_body(rollout), encode_guidance(rollout.guidance))
         embeds = rollout.key != "" and self.embedder is not None
         vector = self._embeddings.vector(rollout.key) if embeds else None
         with self._store.writing() as db:
@@ -208,7 +210,7 @@ class SQLiteMemory(Memory):
 
     def rollout(self, id: str) -> Rollout:
         with self._store.snapshot() as db:
-            return decode_rollout(reading.rollout_row(db, id, self.path), self._policies_of)
+            return decode_rollout(reading.rollout_row(db, id, self.path), self._guidance)
 
     def rollouts(self, *, after_step: int = 0) -> Iterator[tuple[Rollout, Feedback | None]]:
         """Yield rollouts with the feedback that stands for each, by step.
@@ -223,7 +225,7 @@ class SQLiteMemory(Memory):
             for row, verdict in rows:
                 place = (row[0], row[1])
                 feedback = None if verdict[0] is None else decode_feedback(verdict)
-                yield decode_rollout(row[2:], self._policies_of), feedback
+                yield decode_rollout(row[2:], self._guidance), feedback
             if len(rows) < _PAGE:
                 return
 
@@ -371,10 +373,13 @@ class SQLiteMemory(Memory):
     # -- inside
 
     def _experience(self, row: tuple[Any, ...]) -> Experience:
-        return decode_experience(row[:-1], self._policies_of, self.threshold)
+        return decode_experience(row, self._guidance, self.threshold)
 
-    def _policies_of(self, versions: Mapping[str, int]) -> dict[str, Policy]:
-        return {route: self.policy(route, version) for route, version in versions.items()}
+    def _guidance(self, seq: int) -> dict[str, Any]:
+        with self._store.snapshot() as db:
+            versions, parts = reading.guidance(db, seq)
+            policies = {route: self.policy(route, number) for route, number in versions.items()}
+            return {"policies": policies, **parts}
 
     def _remembered(self) -> dict[str, str]:
         if not hasattr(self._buffer, "memo"):

@@ -76,7 +76,7 @@ def add_rollout(
         db: The transaction.
         rollout: The prediction; a step of 0 becomes its number.
         text: The number of its key text.
-        body: Its :data:`.BODY_COLUMNS`.
+        body: Its :data:`.BODY_COLUMNS`, then its guidance.
         path: The file's name, for the error.
 
     Raises:
@@ -100,9 +100,10 @@ def add_rollout(
     }
     versions = dumps({route: policy.version for route, policy in policies.items()})
     db.execute(
-        f"INSERT INTO bodies (seq, {BODY_COLUMNS}, policies) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (seq, *body, versions),
+        f"INSERT INTO bodies (seq, {BODY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (seq, *body[:-1]),
     )
+    db.execute("INSERT INTO guidances VALUES (?, ?, ?)", (seq, versions, body[-1]))
     add_memo(db, guidance.memo)
     add_event(db, "rollout", rollout.id, seq)
     return replace(rollout, step=step, guidance=replace(guidance, policies=policies))

@@ -131,6 +131,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         key = self.card.key(call.inputs)
         rollout = call.rollout(outcome, guidance, trace, usage.total(), key)
         rollout = await asyncio.to_thread(self.record_one, rollout)
+        self._last.set(rollout.id)  # the thread above had a context of its own
         # Judging and learning may call an LM; the event loop goes on meanwhile.
         return await asyncio.to_thread(self._deliver, rollout, outcome, labels)
 

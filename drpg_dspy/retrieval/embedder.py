@@ -272,7 +272,7 @@ class HashingEmbedder:
             if not vector.any():  # nothing in it, or all of it cancelled out
                 vector[self._place(f"text:{text}")[0]] = 1.0
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+        return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
     def __repr__(self) -> str:
         return f"HashingEmbedder({self.dimension})"

@@ -79,8 +79,7 @@ def find_position(memory: Memory, stop_after_failures: int | None, retry_from: i
             failed.add(rollout.id)
             continue
         position.tally.add_feedback(feedback)
-        if feedback is None and not memory.feedback_history(rollout.id):
-            # With a history it was retracted: that is somebody's decision, not a crash.
+        if feedback is None:
             unjudged.append((rollout.step, rollout.id))
 
     tail: list[int] = []

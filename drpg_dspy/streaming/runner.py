@@ -191,7 +191,8 @@ class _Run:
         waiting = self.position.waiting
         while waiting and waiting[0][0] <= last:
             step, name = waiting[0]
-            if not self.memory.feedback_history(name):  # else a person was faster than the judge
+            # A person who was faster than the judge, or took feedback back, is not overruled.
+            if not self.memory.feedback_history(name):
                 # Judged as it was stored, so that a resumed run judges the same thing.
                 answer = self.memory.rollout(name).answer
                 with meter() as used:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from drpg_dspy.memory.base import EventKind
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
 from drpg_dspy.tracking.metrics import RunningMetrics
 from drpg_dspy.types import Call, Feedback, Guidance, Policy, Rollout, Rule, Usage
@@ -109,7 +110,7 @@ class _Sample:
         self.seq += 1
         self.metrics.set_feedback(record.rollout.id, feedback)
         figures = self.metrics.figures(record.rollout, feedback)
-        kind = "retraction" if feedback is None else "feedback"
+        kind: EventKind = "retraction" if feedback is None else "feedback"
         at = record.at + 0.5
         return StepRecord(self.seq, record.rollout, feedback, (), figures, at, kind)
 

@@ -61,7 +61,7 @@ def render(
             latest[record.rollout.id] = record
     steps = sorted(latest.values(), key=lambda r: (r.rollout.step, r.seq))
     head, middle, tail = _template()
-    head += html.escape(title)
+    head += html.escape(title).encode("ascii", "xmlcharrefreplace").decode("ascii")
     room = max_bytes - len((head + middle + tail).encode())
     limit = _LONGEST
     while True:

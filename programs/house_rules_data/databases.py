@@ -40,11 +40,11 @@ SEED = 20230401
 
 SCHEMAS: dict[str, dict[str, str]] = {
     "webshop": {
-        "customer": "id INTEGER, first_name TEXT, last_name TEXT, city TEXT, joined TEXT, "
-        "deleted_at TEXT",
+        "customer": "id INTEGER, first_name TEXT, last_name TEXT, city TEXT, deleted_at TEXT",
         "product": "id INTEGER, name TEXT, origin TEXT, roast TEXT, price INTEGER, deleted_at TEXT",
         "orders": "id INTEGER, customer_id INTEGER, product_id INTEGER, day TEXT, status TEXT, "
         "bags INTEGER, amount INTEGER",
+        "review": "id INTEGER, product_id INTEGER, day TEXT, stars INTEGER",
     },
     "roastery": {
         "supplier": "id INTEGER, name TEXT, country TEXT, deleted_at TEXT",
@@ -55,7 +55,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "cafes": {
         "cafe": "id INTEGER, name TEXT, city TEXT, seats INTEGER, rent INTEGER",
         "staff": "id INTEGER, cafe_id INTEGER, first_name TEXT, last_name TEXT, role TEXT, "
-        "wage INTEGER, hired TEXT, deleted_at TEXT",
+        "wage INTEGER, deleted_at TEXT",
         "booking": "id INTEGER, cafe_id INTEGER, day TEXT, status TEXT, guests INTEGER, "
         "fee INTEGER",
     },
@@ -63,9 +63,9 @@ SCHEMAS: dict[str, dict[str, str]] = {
 """Columns by database and table, in the order in which they are created."""
 
 DATABASES: dict[str, str] = {
-    "webshop": "53cd51887eb68ff7ee0527dbbdcc13d5d91076b4bcf4cad2ca5f20d8ec6d3aeb",
-    "roastery": "90dd66219f5ef678d77b6417a1d6433998e0c0a53aa89924b65c792af34a5042",
-    "cafes": "9642df4e7acd17877a76685f77b5e1d17db77cb7eb803d314f39632efd435212",
+    "webshop": "18b75b08c6c32aab68ce01bc5026f7f914f6d1fd7771d3a3157133e2982c9204",
+    "roastery": "0ee9a644131ff41a7d41be0c6c66cc4326cf9ef13d4abbf03c31d553b1551839",
+    "cafes": "43791038f492d94c0ce610dbb26958253cc1d8c3ed3ab7ef530dd31fc4fdcce1",
 }
 """Database name to the digest of its content (:func:`content_digest`)."""
 
@@ -156,11 +156,8 @@ class _Dice:
     def chance(self, share: float) -> bool:
         return self._random() < share
 
-    def day(self, after: str = "") -> str:
-        """A day as the company writes it, later than ``after`` where one is given."""
-        start = dt.datetime.strptime(after, "%Y%m%d").date() if after else _FIRST_DAY
-        span = (_FIRST_DAY - start).days + _N_DAYS
-        return (start + dt.timedelta(days=1 + self.below(span))).strftime("%Y%m%d")
+    def day(self) -> str:
+        return (_FIRST_DAY + dt.timedelta(days=self.below(_N_DAYS))).strftime("%Y%m%d")
 
     def days(self, n: int) -> list[str]:
         return sorted(self.day() for _ in range(n))
@@ -175,11 +172,9 @@ class _Dice:
 
 def _webshop(dice: _Dice) -> dict[str, list[Row]]:
     customers: list[Row] = []
-    for number, ((first, last), joined) in enumerate(
-        zip(dice.names(90), dice.days(90), strict=True), 1
-    ):
-        gone = dice.day(joined) if dice.chance(0.25) else None
-        customers.append((number, first, last, dice.pick(_CITIES), joined, gone))
+    for number, (first, last) in enumerate(dice.names(90), 1):
+        gone = dice.day() if dice.chance(0.25) else None
+        customers.append((number, first, last, dice.pick(_CITIES), gone))
     products: list[Row] = []
     for number, (name, origin, roast) in enumerate(_PRODUCTS, 1):
         gone = dice.day() if number % 4 == 3 else None
@@ -191,7 +186,11 @@ def _webshop(dice: _Dice) -> dict[str, list[Row]]:
         status = "X" if dice.chance(0.18) else dice.pick("PSS")
         customer = dice.between(1, len(customers))
         orders.append((number, customer, product[0], day, status, bags, bags * product[4]))
-    return {"customer": customers, "product": products, "orders": orders}
+    reviews: list[Row] = [
+        (number, dice.between(1, len(products)), day, 5 - min(dice.below(5), dice.below(5)))
+        for number, day in enumerate(dice.days(110), 1)
+    ]
+    return {"customer": customers, "product": products, "orders": orders, "review": reviews}
 
 
 def _roastery(dice: _Dice) -> dict[str, list[Row]]:
@@ -219,13 +218,11 @@ def _cafes(dice: _Dice) -> dict[str, list[Row]]:
         for number, (name, city, seats) in enumerate(_CAFES, 1)
     ]
     staff: list[Row] = []
-    for number, ((first, last), hired) in enumerate(
-        zip(dice.names(72), dice.days(72), strict=True), 1
-    ):
-        gone = dice.day(hired) if dice.chance(0.28) else None
+    for number, (first, last) in enumerate(dice.names(72), 1):
+        gone = dice.day() if dice.chance(0.28) else None
         wage = 50 * dice.between(25, 44)
         cafe, role = dice.between(1, len(cafes)), dice.pick(_ROLES)
-        staff.append((number, cafe, first, last, role, wage, hired, gone))
+        staff.append((number, cafe, first, last, role, wage, gone))
     bookings: list[Row] = []
     for number, day in enumerate(dice.days(240), 1):
         guests = dice.between(4, 30)

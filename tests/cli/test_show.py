@@ -38,15 +38,15 @@ def test_a_step_shows_retrieval_policy_answer_verdict_and_cost(drpg: Drpg) -> No
     for said in (
         "Step 3 ✓ right",
         "Examples shown to the program (R_t): 1",
-        "Wrong cases shown to the policy writer (R'_t): 1",
+        "Wrong cases retrieved for the policy (R'_t): 1",
         "✗ step 1",
         "Policy (P_t) self@1, by drpg",
         "End every answer with the word units.",
-        "from steps 1",
+        "from step 1",
         "units",
         "score 1",
         "answering",
-        "1 LM calls",
+        "1 LM call ",
     ):
         assert said in out, said
 

@@ -201,6 +201,30 @@ def test_attaching_again_mends_a_predictor_whose_class_was_replaced(lm) -> None:
     assert type(program.answer) is Traced
 
 
+def test_a_class_brought_along_by_a_saved_program_is_replaced(lm) -> None:
+    program = Hop()
+    brought = type("Predict", (dspy.Predict,), {"_drpg_plain_class": dspy.Predict})
+    program.answer.__class__ = brought
+    attach(program)
+    assert brought not in type(program.answer).__mro__
+    with use_policy({"answer": "- once"}, {"answer": [{"answer": "shown once"}]}):
+        program(question="q")
+    assert lm.texts()[-1].count("shown once") == 1
+    detach(program)
+    assert type(program.answer) is dspy.Predict
+
+
+def test_other_parameters_than_predictors_are_left_alone(lm) -> None:
+    class Retrieves(Hop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.retrieve = dspy.Retrieve(k=1)
+
+    program = Retrieves()
+    assert [card.name for card in attach(program)] == ["query.predict", "answer"]
+    assert type(program.retrieve) is dspy.Retrieve
+
+
 def test_a_predictor_moved_into_another_program_is_named_anew_and_said_so(lm, caplog) -> None:
     inner = dspy.ChainOfThought("question -> answer")
     attach(inner)
@@ -287,7 +311,7 @@ class TestOwnPolicy:
         assert "own" not in lm.texts()[-1]
 
     def test_an_unknown_route_is_refused_by_name(self) -> None:
-        with pytest.raises(ValueError, match=r"\['anser'\].*'query.predict', 'answer'"):
+        with pytest.raises(ValueError, match=r"\['anser'\].*'answer', 'query.predict'"):
             set_policy(Hop(), {"anser": "- x"})
 
     def test_what_is_no_text_is_refused(self) -> None:

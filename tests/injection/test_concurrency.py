@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 import threading
 from collections.abc import Callable
@@ -165,15 +166,35 @@ def test_dspys_own_workers_inherit_policy_trace_and_meter(
     assert [prediction.answer for prediction in way(shared)] == ["none|none"] * 8
 
 
-async def test_a_listener_streams_an_attached_predictor_under_a_policy(shared, echoing) -> None:
+class InPieces(ScriptedLM):
+    """Streams its replies in pieces of a few characters."""
+
+    def __init__(self) -> None:
+        super().__init__(echo)
+        whole = self.script_engine.stream
+
+        def stream(request: Any) -> Any:
+            for event in whole(request):
+                if event.type != "delta":
+                    yield event
+                    continue
+                text = event.delta.text
+                for start in range(0, len(text), 4):
+                    delta = dataclasses.replace(event.delta, text=text[start : start + 4])
+                    yield dataclasses.replace(event, delta=delta)
+
+        self.script_engine.stream = stream  # type: ignore[method-assign]
+
+
+async def test_a_listener_streams_an_attached_predictor_under_a_policy(shared) -> None:
     listeners = [dspy.streaming.StreamListener("answer")]
-    with use_policy(rule(3)):
+    with dspy.context(lm=InPieces()), use_policy(rule(31415)):
         stream = dspy.streamify(shared, stream_listeners=listeners)(question="q")
         chunks = [chunk async for chunk in stream]
-    text = "".join(c.chunk for c in chunks if isinstance(c, dspy.streaming.StreamResponse))
-    assert text in ("3", "")  # a reply in one piece is not streamed
-    assert isinstance(chunks[-1], dspy.Prediction)
-    assert chunks[-1].answer == "3|3"
+    said = [chunk for chunk in chunks if isinstance(chunk, dspy.streaming.StreamResponse)]
+    assert "".join(chunk.chunk for chunk in said) == "31415"
+    assert {chunk.predict_name for chunk in said} == {"b.predict"}
+    assert chunks[-1].answer == "31415|31415"
 
 
 class InThreads(dspy.Module):

@@ -91,6 +91,13 @@ def test_a_policy_passed_in_the_call_wins(attached, lm) -> None:
     assert "- passed too" in lm.texts()[1]
 
 
+def test_an_argument_that_is_no_text_and_no_field_is_left_to_dspy(attached, lm) -> None:
+    attached(question="q", context="c", policy=object())
+    with use_policy({"self": "- rule"}):
+        attached(question="q", context="c", policy=object())
+    assert ["- rule" in text for text in lm.texts()] == [False, True]
+
+
 def test_callbacks_and_dspy_traces_see_the_policy_among_the_inputs(attached, lm) -> None:
     class Spy(BaseCallback):
         seen: list[Any] = []  # noqa: RUF012
@@ -168,6 +175,14 @@ class TestOpenField:
         assert len(said) == 2
         assert "field 'policy' of route 'self'" in said[0]
         assert "field 'examples' of route 'self'" in said[1]
+
+    def test_a_program_that_fills_the_field_itself_sends_what_it_sends_unattached(self, lm) -> None:
+        program = dspy.Predict(Open)
+        program.demos = [dspy.Example(question="d", answer="a"), {"question": "e", "answer": "b"}]
+        program(question="q", policy="house rules", examples="mine")
+        attach(program)
+        program(question="q", policy="house rules", examples="mine")
+        assert lm.prompts[0] == lm.prompts[1]
 
     def test_an_empty_value_that_the_program_passes_is_filled(self, lm) -> None:
         program = dspy.Predict(Open)

@@ -90,12 +90,22 @@ def test_rules_name_the_cases_they_came_from(build: Build) -> None:
     learner = build(DRPG(k=4))
     with dspy.context(lm=scripted()):
         ids = teach(learner, ("one apple", 1.0), ("two apples", 0.0))
+        policy = learner.propose({"context": "", "question": "apples"}).policies["self"]
+
+    assert set(policy.sources) == set(ids)
+    assert policy.author == "drpg"
+
+
+def test_a_policy_text_keeps_the_version_and_cases_it_was_first_written_with(build: Build) -> None:
+    learner = build(DRPG(k=4))
+    with dspy.context(lm=scripted()):
+        ids = teach(learner, ("one apple", 1.0), ("two apples", 0.0))
         rollout = learner.predict_one({"context": "", "question": "apples"})
 
     policy = rollout.guidance.policies["self"]
-    assert set(policy.sources) == set(ids)
-    assert policy.author == "drpg"
     assert policy.version == 1
+    assert policy.sources == (ids[0],)
+    assert set(rollout.guidance.retrieved["wrong"]) == {ids[1]}
 
 
 def test_the_writer_sees_verdicts_but_feedback_text_only_when_asked(build: Build) -> None:
@@ -209,9 +219,9 @@ def test_case_rules_that_agree_are_one_rule_with_all_their_cases(build: Build) -
     learner = build(DRPG(k=4, writer=CaseWriter()))
     with dspy.context(lm=scripted()):
         ids = teach(learner, ("one apple", 0.0), ("two apples", 0.0))
-        rollout = learner.predict_one({"context": "", "question": "apples"})
+        guidance = learner.propose({"context": "", "question": "apples"})
 
-    (rule,) = rollout.guidance.policies["self"].rules
+    (rule,) = guidance.policies["self"].rules
     assert set(rule.sources) == set(ids)
 
 
@@ -255,8 +265,7 @@ def test_multi_module_programs_get_each_routes_own_examples(build: Build) -> Non
     def script(messages: list[dict[str, str]]) -> str:
         if is_writer(messages):
             return '{"rules": ["Think in steps first."]}'
-        asks_plan = "`plan`" in messages[-1]["content"].split("Respond")[-1]
-        return fields(plan="a plan") if asks_plan else fields(answer="done")
+        return fields(plan="a plan", answer="done")
 
     lm = ScriptedLM(script)
     learner = build(DRPG(k=2), Two())

@@ -78,7 +78,7 @@ def learner(memory: Path, variant: str, lm: ScriptedLM) -> OnlinePolicyOptimizer
     if isinstance(optimizer, DRPG):
         optimizer.policy_lm = lm
     return OnlinePolicyOptimizer(
-        program, optimizer, memory=SQLiteMemory(memory, HashingEmbedder()), name="lab"
+        program, optimizer, memory=SQLiteMemory(memory, HashingEmbedder(32)), name="lab"
     )
 
 

@@ -299,7 +299,6 @@ def test_a_predecessor_with_our_process_number_does_not_block_us(memory) -> None
 
 def test_a_program_that_forgets_to_close_still_tells_everything(tmp_path) -> None:
     script = f"""
-import sys; sys.path.insert(0, {str(tmp_path)!r})
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.tracking import BackgroundWriter, JSONLTracker, RunInfo
 from drpg_dspy.types import Rollout
