@@ -147,7 +147,7 @@ def fill(memory: SQLiteMemory, n: int, vectors: np.ndarray, labels: np.ndarray) 
                 writing.add_rollout(db, made, text, body, memory.path)
                 verdict = Feedback(float(labels[i]))
                 head = writing.find(db, made.id, memory.path)
-                writing.add_feedback(db, head, made.id, rows.encode_feedback(verdict), True)
+                writing.add_feedback(db, head, made.id, verdict, rows.encode_feedback(verdict))
 
 
 def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any]:

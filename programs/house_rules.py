@@ -11,7 +11,7 @@ loses there.
 Paper:      none; written for this project.
 Licence:    Apache-2.0, databases and questions alike.
 Source:     the package itself: :mod:`programs.house_rules_data`. Nothing is downloaded.
-Sizes:      246 questions on 3 SQLite databases (webshop, roastery, cafes) of 320 to 500 rows.
+Sizes:      255 questions on 3 SQLite databases (webshop, roastery, cafes) of 320 to 540 rows.
 Example:    db_id     cafes
             db_schema cafe(id INTEGER PRIMARY KEY, name TEXT, …, rent INTEGER) …
             question  What is the total rent of all cafés?

@@ -120,7 +120,10 @@ def _run(name: str, options: Mapping[str, Any]) -> None:
     from drpg_dspy.cli.app import Stopped
 
     config = runs.config_from({**runs.DEFAULTS, **options})
-    _, summary = runs.start(name, config, overwrite=True)
+    try:
+        _, summary = runs.start(name, config, overwrite=True)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("Interrupted; drpg demo starts over.") from None
     if summary.stopped:
         raise Stopped(f"The demo stopped early: {summary.stopped}")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,21 @@ from drpg_dspy.cli.steps import mark, verdict_word
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Policy, Rule
 
-__all__ = ["VersionUse", "find_version", "log_as_plain", "log_as_text", "uses", "version_as_text"]
+__all__ = ["Case", "History", "Use"]
 
 
 @dataclass(frozen=True, slots=True)
-class VersionUse:
+class Case:
+    """What is shown of a case behind a rule: its step, question, verdict and feedback."""
+
+    step: int
+    key: str
+    word: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
     """How one version of a route's policy did.
 
     Attributes:
@@ -36,118 +45,140 @@ class VersionUse:
     score: float = math.nan
 
 
-Uses = dict[tuple[str, int], VersionUse]
+class History:
+    """A run's policy versions with the steps and cases around them, read in one pass.
 
-
-def uses(memory: Memory) -> Uses:
-    """Return, by route and version, the steps it served and their scores; one pass."""
-    steps: dict[tuple[str, int], list[int]] = defaultdict(list)
-    scores: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for rollout, feedback in memory.rollouts():
-        for route, policy in rollout.guidance.policies.items():
-            steps[route, policy.version].append(rollout.step)
-            if feedback is not None and feedback.judged:
-                scores[route, policy.version].append(feedback.score)
-    return {
-        key: VersionUse(
-            tuple(served),
-            len(scores[key]),
-            math.fsum(scores[key]) / len(scores[key]) if scores[key] else math.nan,
-        )
-        for key, served in steps.items()
-    }
-
-
-def find_version(memory: Memory, spec: str) -> Policy:
-    """Return the policy named ``ROUTE@VERSION``; ``ROUTE`` alone is its newest version.
-
-    Raises:
-        click.BadParameter: There is no such route, or the version is no number.
-        ValueError: There is no such version; the message names those that exist.
+    Args:
+        memory: The run.
     """
-    route, at, number = spec.rpartition("@")
-    if not at:
-        route, number = spec, ""
-    versions = memory.policies(route)
-    if not versions:
-        routes = list(dict.fromkeys(policy.route for policy in memory.policies()))
-        remedy = "" if routes else "This run has no policies: its optimizer writes none."
-        raise click.BadParameter(unknown_name("route", route, routes, remedy))
-    if not number:
-        return versions[-1]
-    if not number.isdigit():
-        raise click.BadParameter(f"Expected ROUTE@VERSION, e.g. {route}@3, got {spec!r}.")
-    return memory.policy(route, int(number))
 
+    def __init__(self, memory: Memory) -> None:
+        self.versions = memory.policies()
+        self._numbered = {(policy.route, policy.version): policy for policy in self.versions}
+        self._cases: dict[str, Case] = {}
+        steps: dict[tuple[str, int], list[int]] = defaultdict(list)
+        scores: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for rollout, feedback in memory.rollouts():
+            word = verdict_word(memory, rollout, feedback)
+            said = feedback.text if feedback is not None else ""
+            self._cases[rollout.id] = Case(rollout.step, rollout.key, word, said)
+            for route, policy in rollout.guidance.policies.items():
+                steps[route, policy.version].append(rollout.step)
+                if feedback is not None and feedback.judged:
+                    scores[route, policy.version].append(feedback.score)
+        self._uses = {key: Use(tuple(steps[key]), *_mean(scores[key])) for key in steps}
 
-def log_as_text(memory: Memory, versions: list[Policy]) -> Iterator[str]:
-    """Yield one paragraph for each version, newest first, as ``git log -p`` does."""
-    used = uses(memory)
-    parents = _by_number(memory)
-    for policy in reversed(versions):
-        yield "\n".join(_entry(memory, policy, parents.get((policy.route, policy.parent)), used))
+    def select(self, route: str | None = None, last: int | None = None) -> list[Policy]:
+        """Return versions, oldest first: of one route or all, the newest ``last`` or all.
 
+        Raises:
+            click.BadParameter: There is no such route.
+        """
+        if route is not None and self.versions:
+            self._check_route(route)
+        chosen = [policy for policy in self.versions if route in (None, policy.route)]
+        return chosen[-last:] if last else chosen
 
-def log_as_plain(memory: Memory, versions: list[Policy]) -> list[dict[str, Any]]:
-    """Return the versions for ``--json``, oldest first."""
-    used = uses(memory)
-    parents = _by_number(memory)
-    entries = []
-    for policy in versions:
-        parent = parents.get((policy.route, policy.parent))
-        use = used.get((policy.route, policy.version), VersionUse())
-        diff = _diff(parent, policy)
-        entries.append(
-            {
-                "route": policy.route,
-                "version": policy.version,
-                "parent": policy.parent,
-                "author": policy.author,
-                "step": policy.step,
-                "message": policy.message,
-                "rules": [_rule_as_plain(memory, rule) for rule in policy.rules],
-                "added": [text for sign, text in diff if sign == "+"],
-                "removed": [text for sign, text in diff if sign == "-"],
-                "use": dataclasses.asdict(use),
-            }
-        )
-    return entries
+    def find(self, spec: str) -> Policy:
+        """Return the policy named ``ROUTE@VERSION``; ``ROUTE`` alone is its newest version.
 
+        Raises:
+            click.BadParameter: There is no such route or version.
+        """
+        route, at, number = spec.rpartition("@")
+        if not at:
+            route, number = spec, ""
+        self._check_route(route)
+        versions = self.select(route)
+        if not number:
+            return versions[-1]
+        if not number.isdigit():
+            raise click.BadParameter(f"Expected ROUTE@VERSION, e.g. {route}@3, got {spec!r}.")
+        found = self._numbered.get((route, int(number)))
+        if found is None:
+            raise click.BadParameter(
+                f"{route} has no version {number}; it has 1 to {versions[-1].version}."
+            )
+        return found
 
-def version_as_text(memory: Memory, policy: Policy) -> str:
-    """Return one version with each rule's cases spelled out."""
-    used = uses(memory).get((policy.route, policy.version), VersionUse())
-    parts = [f"{_title(policy)}\n{_served(used)}"]
-    for rule in policy.rules:
-        pinned = ", pinned" if rule.pinned else ""
-        lines = [f"- {clean(rule.text)}", f"  {rule.id}, by {rule.author}{pinned}"]
-        rows = []
-        for id in rule.sources:
-            rollout, feedback = memory.rollout(id), memory.feedback(id)
-            word = mark(verdict_word(memory, rollout, feedback))
-            said = feedback.text if feedback else ""
-            rows.append((f"    {word} step {rollout.step}", clip(rollout.key, 56), clip(said)))
-        parts.append("\n".join([*lines, columns(rows)]).rstrip())
-    return "\n\n".join(parts)
+    def as_text(self, versions: Iterable[Policy]) -> Iterator[str]:
+        """Yield one paragraph for each version, in the given order, as ``git log -p`` does."""
+        for policy in versions:
+            yield "\n".join(self._entry(policy))
 
+    def as_plain(self, policy: Policy) -> dict[str, Any]:
+        """Return one version for ``--json``."""
+        diff = _diff(self._parent(policy), policy)
+        return {
+            "route": policy.route,
+            "version": policy.version,
+            "parent": policy.parent,
+            "author": policy.author,
+            "step": policy.step,
+            "message": policy.message,
+            "rules": [self._rule_as_plain(rule) for rule in policy.rules],
+            "added": [text for sign, text in diff if sign == "+"],
+            "removed": [text for sign, text in diff if sign == "-"],
+            "use": dataclasses.asdict(self._use(policy)),
+        }
 
-def _entry(memory: Memory, policy: Policy, parent: Policy | None, used: Uses) -> Iterator[str]:
-    yield _title(policy)
-    yield _served(used.get((policy.route, policy.version), VersionUse()))
-    if parent is not None:
-        before = used.get((parent.route, parent.version), VersionUse())
+    def in_full(self, policy: Policy) -> str:
+        """Return one version with each rule's cases spelled out."""
+        parts = [f"{_title(policy)}\n{_served(self._use(policy))}"]
+        for rule in policy.rules:
+            pinned = ", pinned" if rule.pinned else ""
+            head = f"- {clean(rule.text)}\n  {rule.id}, by {rule.author}{pinned}"
+            cases = [self._case(id) for id in rule.sources]
+            rows = [
+                (f"    {mark(case.word)} step {case.step}", clip(case.key, 56), clip(case.said))
+                for case in cases
+            ]
+            parts.append(f"{head}\n{columns(rows)}".rstrip())
+        return "\n\n".join(parts)
+
+    def _entry(self, policy: Policy) -> Iterator[str]:
+        parent = self._parent(policy)
+        yield _title(policy)
+        yield _served(self._use(policy))
+        before = self._use(parent) if parent is not None else Use()
         if before.judged:
-            yield f"before: {share(before.score)} of {before.judged} judged under @{parent.version}"
-    if policy.message:
-        yield f"\n    {clean(policy.message)}\n"
-    sources = {rule.text: rule.sources for rule in policy.rules}
-    for sign, text in _diff(parent, policy):
-        line = f"  {sign} {clean(text)}"
-        colour = {"+": "green", "-": "red"}.get(sign)
-        yield click.style(line, fg=colour) if colour else line
-        if sign == "+" and sources.get(text):
-            yield f"      from {_cases(memory, sources[text])}"
-    yield ""
+            yield f"before: {share(before.score)} of {before.judged} judged under @{policy.parent}"
+        if policy.message:
+            yield f"\n    {clean(policy.message)}\n"
+        sources = {rule.text: rule.sources for rule in policy.rules}
+        for sign, text in _diff(parent, policy):
+            line = f"  {sign} {clean(text)}"
+            colour = {"+": "green", "-": "red"}.get(sign)
+            yield click.style(line, fg=colour) if colour else line
+            if sign == "+" and sources[text]:
+                yield f"      from {self._named(sources[text])}"
+        yield ""
+
+    def _named(self, ids: tuple[str, ...], most: int = 6) -> str:
+        """Name a few cases by step and verdict; ``policy show`` spells all of them out."""
+        cases = [self._case(id) for id in ids[:most]]
+        named = ", ".join(f"step {case.step} {mark(case.word)}" for case in cases)
+        return named + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+    def _rule_as_plain(self, rule: Rule) -> dict[str, Any]:
+        cases = [{"rollout_id": id, **dataclasses.asdict(self._case(id))} for id in rule.sources]
+        return {**dataclasses.asdict(rule), "cases": cases}
+
+    def _case(self, id: str) -> Case:
+        # A person may name as source what this run never saw.
+        return self._cases.get(id) or Case(0, id, "unknown", "")
+
+    def _use(self, policy: Policy) -> Use:
+        return self._uses.get((policy.route, policy.version), Use())
+
+    def _parent(self, policy: Policy) -> Policy | None:
+        return self._numbered.get((policy.route, policy.parent))
+
+    def _check_route(self, route: str) -> None:
+        routes = list(dict.fromkeys(policy.route for policy in self.versions))
+        if route not in routes:
+            remedy = "" if routes else "This run has no policies so far."
+            raise click.BadParameter(unknown_name("route", route, routes, remedy))
 
 
 def _title(policy: Policy) -> str:
@@ -156,7 +187,7 @@ def _title(policy: Policy) -> str:
     return f"{head}  by {policy.author}, step {policy.step}{parent}"
 
 
-def _served(use: VersionUse) -> str:
+def _served(use: Use) -> str:
     if not use.steps:
         return "in force: not yet for any step"
     shown = ", ".join(str(step) for step in use.steps[:8]) + (", …" if len(use.steps) > 8 else "")
@@ -164,40 +195,13 @@ def _served(use: VersionUse) -> str:
     return f"in force: step{'s' * (len(use.steps) > 1)} {shown}{judged}"
 
 
-def _cases(memory: Memory, ids: tuple[str, ...]) -> str:
-    """Name a few cases by step and verdict; ``policy show`` spells all of them out."""
-    named = []
-    for id in ids[:6]:
-        rollout = memory.rollout(id)
-        named.append(
-            f"step {rollout.step} {mark(verdict_word(memory, rollout, memory.feedback(id)))}"
-        )
-    more = f" and {len(ids) - 6} more" if len(ids) > 6 else ""
-    return ", ".join(named) + more
-
-
 def _diff(parent: Policy | None, policy: Policy) -> list[tuple[str, str]]:
+    """Return what went (``-``), came (``+``) and stayed; the order of rules is no change."""
     before = [rule.text for rule in parent.rules] if parent else []
     after = [rule.text for rule in policy.rules]
-    marks = {"equal": (" ",), "delete": ("-",), "insert": ("+",), "replace": ("-", "+")}
-    out: list[tuple[str, str]] = []
-    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        for sign in marks[tag]:
-            texts = after[j1:j2] if sign in "+ " else before[i1:i2]
-            out.extend((sign, text) for text in texts)
-    return out
+    gone = [("-", text) for text in before if text not in after]
+    return gone + [(" " if text in before else "+", text) for text in after]
 
 
-def _by_number(memory: Memory) -> dict[tuple[str, int], Policy]:
-    return {(policy.route, policy.version): policy for policy in memory.policies()}
-
-
-def _rule_as_plain(memory: Memory, rule: Rule) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(rule),
-        "cases": [
-            {"rollout_id": id, "step": memory.rollout(id).step, "key": memory.rollout(id).key}
-            for id in rule.sources
-        ],
-    }
+def _mean(scores: list[float]) -> tuple[int, float]:
+    return len(scores), math.fsum(scores) / len(scores) if scores else math.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from drpg_dspy.cli.app import Group, help_if_alone, unknown_name
+from drpg_dspy.cli.app import Group, help_if_alone
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.names import RUN
 
@@ -45,23 +45,18 @@ def policy_log(name: str, route: str | None, last: int | None, as_json: bool) ->
 
     Next: drpg policy show NAME ROUTE@VERSION for the cases in full.
     """
-    from drpg_dspy.cli import policies
+    from drpg_dspy.cli.policies import History
     from drpg_dspy.cli.runs import reading
 
     with reading(name) as memory:
-        versions = memory.policies()
-        routes = list(dict.fromkeys(version.route for version in versions))
-        if route is not None:
-            if routes and route not in routes:
-                raise click.BadParameter(unknown_name("route", route, routes))
-            versions = [version for version in versions if version.route == route]
-        versions = versions[-last:] if last else versions
-        if as_json:
-            emit_json(policies.log_as_plain(memory, versions))
-        elif not versions:
-            click.echo(f"Run {name!r} has no policies so far; some methods never write any.")
-        else:
-            click.echo_via_pager(f"{entry}\n" for entry in policies.log_as_text(memory, versions))
+        history = History(memory)
+    versions = history.select(route, last)
+    if as_json:
+        emit_json([history.as_plain(version) for version in versions])
+    elif not versions:
+        click.echo(f"Run {name!r} has no policies so far; some methods never write any.")
+    else:
+        click.echo_via_pager(f"{entry}\n" for entry in history.as_text(reversed(versions)))
 
 
 @policy.command("show")
@@ -79,12 +74,13 @@ def policy_show(name: str, version: str, as_json: bool) -> None:
 
     Next: drpg show NAME --step N for one of the cases.
     """
-    from drpg_dspy.cli import policies
+    from drpg_dspy.cli.policies import History
     from drpg_dspy.cli.runs import reading
 
     with reading(name) as memory:
-        found = policies.find_version(memory, version)
-        if as_json:
-            emit_json(policies.log_as_plain(memory, [found])[0])
-        else:
-            click.echo(policies.version_as_text(memory, found))
+        history = History(memory)
+    found = history.find(version)
+    if as_json:
+        emit_json(history.as_plain(found))
+    else:
+        click.echo(history.in_full(found))

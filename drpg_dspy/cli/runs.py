@@ -243,6 +243,7 @@ def give_feedback(
     with closing(SQLiteMemory(_existing(folder), read_only=True)) as memory:
         rollout_id, step = _rollout(memory, rollout)
     verdict = None if score is None else Feedback(score, text=text, author=author)
+    status = {"interrupted": "stopped: interrupted"}.get(folder.status, folder.status)
     # A running process follows the log itself and tells its tracker.
     with _quiet(), prepare(folder.config) as stream:
         with open_learner(folder, stream, tracked=not folder.running) as learner:
@@ -251,7 +252,7 @@ def give_feedback(
             else:
                 learner.learn_one(rollout_id, verdict)
             standing = learner.memory.feedback(rollout_id)
-            learner.close()
+            learner.close(status)
     if verdict is None:
         return step, "the verdict was taken back; it waits for feedback"
     if standing is not None and standing.error:

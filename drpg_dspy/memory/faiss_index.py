@@ -1,17 +1,20 @@
-"""Exact nearest neighbours at a quarter of the vectors' memory: FAISS screens, the file decides.
+"""Exact nearest neighbours at three quarters of the vectors' memory.
 
 A search over float vectors is bound by how fast memory can be read. So FAISS keeps one byte for
-each component and reads a fourth. What the bytes lose is known, and nothing is lost in the
-result. Let R be a rotation, a vector's bytes c = round(s R x) for a scale s, and e the largest
-‖R x - c / s‖ among the vectors kept; likewise for a query q with bytes b, scale r and error f.
-By Cauchy and Schwarz
+each component and reads a fourth, two more bytes are looked at for the few vectors that come
+near, and the float vectors in the file decide about those that come nearest. Nothing is lost.
 
-    |<q, x> - <b / r, c / s>|  <=  e + f (1 + e)
+Let R be a rotation, b = round(s R x) a vector's bytes for a scale s, and e the largest
+‖R x - b / s‖ among the vectors kept; likewise c, r and f for a query q. By Cauchy and Schwarz,
+for unit vectors,
 
-for unit vectors. A vector among the best k can therefore lie at most twice this below the k-th
-best screened score. All that do are scored again with the stored float vectors: the result is
-that of a full search, ties included. In practice these are one or two dozen more than k. The
-rotation spreads any embedding evenly over its components, so that one scale fits all of them.
+    |<q, x> - <c / r, b / s>|  <=  e + f (1 + e)
+
+so a vector among the best k lies at most twice this below the k-th best screened score. All
+that do are looked at again with two bytes, whose error is some 250 times smaller, and those
+that remain are scored with the stored vectors: the result is that of a full search, ties
+included. In practice these are hardly more than k. The rotation spreads any embedding evenly
+over its components, so that one scale fits all of them.
 
 Each verdict has an index of its own, so a filtered search reads nothing of the other.
 """
@@ -40,6 +43,9 @@ _FLOAT_SLACK = 1e-5
 
 _BATCH = 4096
 _BLOCK = 64
+_FINER = 256.0
+"""How much finer two bytes are than one."""
+
 _SPARE = 32
 """Neighbours asked for beyond 3k; usually more than lie within the error."""
 
@@ -159,49 +165,70 @@ class FaissIndex:
 
 
 class _Part:
-    """One byte for each component of rotated vectors, and the largest error made."""
+    """Rotated vectors twice: a byte for each component in FAISS, and two bytes beside it."""
 
     def __init__(self, width: int, scale: float) -> None:
-        codes = faiss.IndexScalarQuantizer(
+        self._coarse = faiss.IndexScalarQuantizer(
             width, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
         )
-        self._index = faiss.IndexIDMap(codes)
+        self._fine = np.empty((0, width), dtype=np.int16)
+        self._ids = np.empty(0, dtype=np.int64)
         self._scale = scale
-        self._error = 0.0
+        self._coarse_error = self._fine_error = 0.0
 
     def __len__(self) -> int:
-        return int(self._index.ntotal)
+        return int(self._coarse.ntotal)
 
     def add(self, ids: Sequence[int], turned: np.ndarray) -> None:
-        codes, lost = _bytes(turned, self._scale)
-        self._error = max(self._error, float(lost.max()))
-        self._index.add_with_ids(codes, np.asarray(ids, dtype=np.int64))
+        start, stop = len(self), len(self) + len(ids)
+        coarse, lost = _rounded(turned, self._scale, 127)
+        self._coarse_error = max(self._coarse_error, float(lost.max()))
+        fine, lost = _rounded(turned, self._scale * _FINER, 32767)
+        self._fine_error = max(self._fine_error, float(lost.max()))
+        if stop > len(self._ids):
+            room = max(stop, start + start // 2, 256)
+            self._ids, ids_before = np.empty(room, dtype=np.int64), self._ids
+            self._fine, fine_before = np.empty((room, turned.shape[1]), np.int16), self._fine
+            self._ids[:start], self._fine[:start] = ids_before[:start], fine_before[:start]
+        self._ids[start:stop], self._fine[start:stop] = ids, fine
+        self._coarse.add(coarse)
 
     def remove(self, ids: Sequence[int]) -> None:
-        self._index.remove_ids(faiss.IDSelectorBatch(np.asarray(ids, dtype=np.int64)))
+        gone = np.isin(self._ids[: len(self)], np.asarray(ids, dtype=np.int64))
+        kept, first = np.flatnonzero(~gone), int(np.argmax(gone))
+        for start in range(first, len(kept), _BATCH):
+            places = kept[start : start + _BATCH]
+            self._ids[start : start + len(places)] = self._ids[places]
+            self._fine[start : start + len(places)] = self._fine[places]
+        self._coarse.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(gone)))
 
     def candidates(self, turned: np.ndarray, k: int) -> np.ndarray:
         """Return all ids that may belong to the best k."""
-        total = len(self)
+        if len(self) <= k:
+            return self._ids[: len(self)]
+        places = self._screen(turned, k)
+        scores = (self._fine[places] * turned).sum(axis=1) / (self._scale * _FINER)
+        floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK)
+        return np.asarray(self._ids[places[scores >= floor]])
+
+    def _screen(self, turned: np.ndarray, k: int) -> np.ndarray:
         scale = 127.0 / max(float(np.abs(turned).max()), 1e-6)
-        query, lost = _bytes(turned, scale)
-        error = self._error + float(lost[0]) * (1.0 + self._error) + _FLOAT_SLACK
+        query, lost = _rounded(turned, scale, 127)
+        error = self._coarse_error + float(lost[0]) * (1.0 + self._coarse_error) + _FLOAT_SLACK
         wanted = 3 * k + _SPARE
         while True:
-            wanted = min(total, wanted)
-            scores, ids = self._index.search(query, wanted)
-            if total <= k:
-                return np.asarray(ids[0])
+            wanted = min(len(self), wanted)
+            scores, places = self._coarse.search(query, wanted)
             floor = float(scores[0, k - 1]) - 2.0 * error * scale * self._scale
-            if wanted == total or float(scores[0, -1]) < floor:
-                return np.asarray(ids[0][scores[0] >= floor])
+            if wanted == len(self) or float(scores[0, -1]) < floor:
+                return np.asarray(places[0][scores[0] >= floor])
             wanted *= 4  # many are nearly as near: copies of one question, say
 
 
-def _bytes(turned: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of rotated vectors (as floats, which FAISS wants) and what each lost."""
-    codes = np.clip(np.rint(turned * scale), -128.0, 127.0)
-    return codes, np.linalg.norm(turned - codes / scale, axis=1)
+def _rounded(turned: np.ndarray, scale: float, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return scaled vectors in whole numbers (as floats), and the length that each lost."""
+    whole = np.clip(np.rint(turned * np.float32(scale)), -limit, limit)
+    return whole, np.linalg.norm(turned - whole / np.float32(scale), axis=1)
 
 
 class _Rotation:

@@ -118,7 +118,7 @@ class Ledger:
         fetched: dict[int, Experience] = {}
         if missing:
             marks = ",".join("?" * len(missing))
-            for row in db.execute(f"{EXPERIENCES} WHERE h.seq IN ({marks})", missing):
+            for row in db.execute(f"{EXPERIENCES} AND h.seq IN ({marks})", missing):
                 fetched[row[ROLLOUT_NUMBER]] = decode_experience(
                     row, guidance, self._threshold, deferred=True
                 )

@@ -12,7 +12,6 @@ from typing import Any
 from drpg_dspy.exceptions import UnknownRollout
 from drpg_dspy.memory.base import Event
 from drpg_dspy.memory.rows import (
-    FEEDBACK_COLUMNS,
     POLICY_COLUMNS,
     ROLLOUT_COLUMNS,
     Row,
@@ -38,24 +37,14 @@ __all__ = [
     "policy",
     "recent_rows",
     "rollout_row",
-    "standing_feedback",
     "state",
     "state_version",
 ]
 
-_FEEDBACK = ", ".join(f"f.{name.strip()}" for name in FEEDBACK_COLUMNS.split(","))
-_BODY = "JOIN bodies b ON b.seq = h.seq LEFT JOIN texts t ON t.id = h.text"
-_PAGES = (
-    f"SELECT h.step, h.seq, {ROLLOUT_COLUMNS}, {_FEEDBACK} FROM rollouts h {_BODY} "
-    "LEFT JOIN feedback f ON f.seq = h.feedback "
-    "WHERE (h.step, h.seq) > (?, ?) ORDER BY h.step, h.seq LIMIT ?"
-)
+_FROM = f"SELECT {ROLLOUT_COLUMNS} FROM rollouts h JOIN bodies b ON b.seq = h.seq"
 
-EXPERIENCES = (
-    f"SELECT {ROLLOUT_COLUMNS}, {_FEEDBACK} FROM rollouts h {_BODY} "
-    "JOIN feedback f ON f.seq = h.feedback"
-)
-"""Columns for :func:`.decode_experience`; wants a ``WHERE``."""
+EXPERIENCES = f"{_FROM} WHERE h.learned IS NOT NULL"
+"""Columns for :func:`.decode_experience`; more conditions may follow."""
 
 
 def rollout_row(db: sqlite3.Connection, id: str, path: Any) -> Row:
@@ -64,24 +53,21 @@ def rollout_row(db: sqlite3.Connection, id: str, path: Any) -> Row:
     Raises:
         UnknownRollout: No such rollout.
     """
-    query = f"SELECT {ROLLOUT_COLUMNS} FROM rollouts h {_BODY} WHERE h.id = ?"
-    row = db.execute(query, (encode_text(id),)).fetchone()
+    row = db.execute(f"{_FROM} WHERE h.id = ?", (encode_text(id),)).fetchone()
     if row is None:
         raise UnknownRollout(f"No rollout {id!r} was ever recorded in {path}.")
     return tuple(row)
 
 
-def page(db: sqlite3.Connection, after: tuple[int, int], size: int) -> list[tuple[Row, Row]]:
-    """Return the next rollouts by step: ``(step, number, rollout columns…)`` and feedback's."""
-    split = 2 + len(ROLLOUT_COLUMNS.split(","))
-    rows = db.execute(_PAGES, (*after, size)).fetchall()
-    return [(row[:split], row[split:]) for row in rows]
+def page(db: sqlite3.Connection, after: tuple[int, int], size: int) -> list[Row]:
+    """Return the next rollouts by step and number."""
+    query = f"{_FROM} WHERE (h.step, h.seq) > (?, ?) ORDER BY h.step, h.seq LIMIT ?"
+    return db.execute(query, (*after, size)).fetchall()
 
 
 def experience_row(db: sqlite3.Connection, id: str) -> Row | None:
     """Return an experience's columns, if something was learned from that rollout."""
-    query = f"{EXPERIENCES} WHERE h.id = ? AND h.learned IS NOT NULL"
-    row: Row | None = db.execute(query, (encode_text(id),)).fetchone()
+    row: Row | None = db.execute(f"{EXPERIENCES} AND h.id = ?", (encode_text(id),)).fetchone()
     return row
 
 
@@ -91,7 +77,7 @@ def recent_rows(
     """Return the columns of the experiences learned last, the newest first."""
     wanted = {None: "", "correct": "AND h.score >= ?", "wrong": "AND h.score < ?"}[verdict]
     arguments = (k,) if verdict is None else (threshold, k)
-    query = f"{EXPERIENCES} WHERE h.learned IS NOT NULL {wanted} ORDER BY h.learned DESC LIMIT ?"
+    query = f"{EXPERIENCES} {wanted} ORDER BY h.learned DESC LIMIT ?"
     return db.execute(query, arguments).fetchall()
 
 
@@ -101,19 +87,13 @@ def guidance(db: sqlite3.Connection, seq: int) -> tuple[dict[str, int], dict[str
     return loads(row[0]), decode_guidance(row[1])
 
 
-def standing_feedback(db: sqlite3.Connection, number: int | None) -> Feedback | None:
-    """Return a feedback by its number."""
-    if number is None:
-        return None
-    query = f"SELECT {FEEDBACK_COLUMNS} FROM feedback WHERE seq = ?"
-    return decode_feedback(db.execute(query, (number,)).fetchone())
-
-
 def feedback_history(db: sqlite3.Connection, rollout: int) -> list[tuple[float, Feedback | None]]:
     """Return all feedback of a rollout, the oldest first."""
-    query = f"SELECT at, retracted, {FEEDBACK_COLUMNS} FROM feedback WHERE rollout = ? ORDER BY seq"
-    rows = db.execute(query, (rollout,)).fetchall()
-    return [(row[0], None if row[1] else decode_feedback(row[2:])) for row in rows]
+    query = "SELECT at, verdict FROM feedback WHERE rollout = ? ORDER BY seq"
+    return [
+        (at, None if verdict is None else decode_feedback(verdict))
+        for at, verdict in db.execute(query, (rollout,)).fetchall()
+    ]
 
 
 def state(db: sqlite3.Connection) -> tuple[Mapping[str, Any], int]:

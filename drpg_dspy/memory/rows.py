@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -22,11 +21,10 @@ from drpg_dspy.types import Call, Experience, Feedback, Guidance, Policy, Rollou
 
 __all__ = [
     "BODY_COLUMNS",
-    "FEEDBACK_COLUMNS",
     "POLICY_COLUMNS",
     "ROLLOUT_COLUMNS",
     "ROLLOUT_NUMBER",
-    "VERDICT_WIDTH",
+    "VERDICT",
     "Deferred",
     "GuidanceLoader",
     "decode_experience",
@@ -44,19 +42,15 @@ __all__ = [
     "text_hash",
 ]
 
-BODY_COLUMNS = "created_at, seconds, error, usage, inputs, outputs, trace"
-FEEDBACK_COLUMNS = "id, author, score, text, subscores, informative, usage, error"
-VERDICT_WIDTH = 6
-"""How many of the feedback's columns say what the verdict is; the others say what it cost."""
-
+BODY_COLUMNS = "created_at, seconds, error, usage, key, inputs, outputs, trace"
 POLICY_COLUMNS = "route, version, rules, parent, author, step, message"
 ROLLOUT_COLUMNS = (
-    "h.id, h.step, t.text, b.created_at, b.seconds, b.error, b.usage, b.inputs, b.outputs, "
-    "b.trace, h.seq"
+    "h.seq, h.id, h.step, h.verdict, b.created_at, b.seconds, b.error, b.usage, b.key, b.inputs, "
+    "b.outputs, b.trace"
 )
-"""Of ``rollouts h``, ``bodies b`` and ``texts t``."""
-ROLLOUT_NUMBER = 10
-"""Place of the rollout's number among them."""
+"""Of ``rollouts h`` and ``bodies b``."""
+ROLLOUT_NUMBER, VERDICT = 0, 3
+"""Places of the rollout's number and of the feedback that stands among them."""
 
 Row = tuple[Any, ...]
 GuidanceLoader = Callable[[int], Mapping[str, Any]]
@@ -69,9 +63,13 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
 )
 _DECODER = json.JSONDecoder()
-_NO_USAGE = Usage()
-_FEEDBACK_WIDTH = len(FEEDBACK_COLUMNS.split(","))
 _USAGE_FIELDS = tuple(field.name for field in fields(Usage))
+_FEEDBACK_FIELDS = tuple(field.name for field in fields(Feedback))
+_NO_USAGE = Usage()
+_FREE = _ENCODER.encode([[getattr(_NO_USAGE, name) for name in _USAGE_FIELDS]] * 2)
+
+_SAME = 0
+"""Stands in a trace for the rollout's own inputs or outputs: most programs are one call."""
 
 
 class Deferred(Mapping[str, Any]):
@@ -145,18 +143,28 @@ def encode_body(rollout: Rollout) -> Row:
     Raises:
         StorageError: A value has no plain form; the message names the field.
     """
-    trace = [[call.route, call.inputs, call.outputs, call.error] for call in rollout.trace]
+    inputs = _dumps(_mapping(rollout.inputs, "rollout.inputs"), "rollout.inputs")
+    outputs = None
+    if rollout.outputs is not None:
+        outputs = _dumps(_mapping(rollout.outputs, "rollout.outputs"), "rollout.outputs")
+    trace = [
+        [
+            call.route,
+            _SAME if _same(call.inputs, rollout.inputs) else call.inputs,
+            _SAME if _same(call.outputs, rollout.outputs) else call.outputs,
+            call.error,
+        ]
+        for call in rollout.trace
+    ]
     usage = [_usage_row(rollout.usage), _usage_row(rollout.guidance.usage)]
-    outputs = rollout.outputs
     return (
         rollout.created_at,
         rollout.seconds,
         encode_text(rollout.error),
         _dumps(usage, "rollout.usage"),
-        _dumps(_mapping(rollout.inputs, "rollout.inputs"), "rollout.inputs"),
-        None
-        if outputs is None
-        else _dumps(_mapping(outputs, "rollout.outputs"), "rollout.outputs"),
+        encode_text(rollout.key),
+        inputs,
+        outputs,
         _dumps(trace, "rollout.trace"),
     )
 
@@ -169,21 +177,28 @@ def decode_rollout(row: Row, guidance: GuidanceLoader, *, deferred: bool = False
         guidance: Gives the parts of the guidance of a rollout's number.
         deferred: Read the guidance when it is first looked into.
     """
-    usage, writing = _loads(row[6])
-    load = _Once(guidance, row[ROLLOUT_NUMBER])
+    seq, id, step, _, created_at, seconds, error, usage, key, inputs, outputs, trace = row
+    answering, writing = (_NO_USAGE, _NO_USAGE) if usage == _FREE else map(_usage, _loads(usage))
+    load = _Once(guidance, seq)
     parts = {name: Deferred(load, name) if deferred else load(name) for name in GUIDANCE_PARTS}
+    given = _loads(inputs)
+    made = None if outputs is None else _loads(outputs)
+    calls = [
+        Call(route, given if got == _SAME else got, made if gave == _SAME else gave, failure)
+        for route, got, gave, failure in _loads(trace)
+    ]
     return Rollout(
-        id=decode_text(row[0]),
-        step=row[1],
-        key="" if row[2] is None else decode_text(row[2]),
-        created_at=row[3],
-        seconds=row[4],
-        error=decode_text(row[5]),
-        usage=_usage(usage),
-        inputs=_loads(row[7]),
-        outputs=None if row[8] is None else _loads(row[8]),
-        trace=tuple(Call(*call) for call in _loads(row[9])),
-        guidance=Guidance(usage=_usage(writing), **parts),
+        id=decode_text(id),
+        step=step,
+        key=decode_text(key),
+        created_at=created_at,
+        seconds=seconds,
+        error=decode_text(error),
+        usage=answering,
+        inputs=given,
+        outputs=made,
+        trace=tuple(calls),
+        guidance=Guidance(usage=writing, **parts),
     )
 
 
@@ -205,50 +220,33 @@ def decode_guidance(text: str) -> dict[str, Any]:
     return parts
 
 
-def encode_feedback(feedback: Feedback) -> Row:
-    """Return a feedback's :data:`FEEDBACK_COLUMNS`.
+def encode_feedback(feedback: Feedback) -> str:
+    """Return a feedback as one text.
 
     Raises:
         StorageError: A subscore has no plain form.
     """
-    subscores = _mapping(feedback.subscores, "feedback.subscores")
-    return (
-        encode_text(feedback.id),
-        encode_text(feedback.author),
-        feedback.score if feedback.judged else None,
-        encode_text(feedback.text),
-        _dumps(subscores, "feedback.subscores"),
-        int(feedback.informative),
-        _dumps(_usage_row(feedback.usage), "feedback.usage"),
-        encode_text(feedback.error),
-    )
+    values = {name: getattr(feedback, name) for name in _FEEDBACK_FIELDS}
+    values["subscores"] = _mapping(feedback.subscores, "feedback.subscores")
+    values["usage"] = _usage_row(feedback.usage) if feedback.usage != _NO_USAGE else None
+    return _dumps(values, "feedback")
 
 
-def decode_feedback(row: Row) -> Feedback:
-    """Restore a feedback from its :data:`FEEDBACK_COLUMNS`."""
-    return Feedback(
-        id=decode_text(row[0]),
-        author=decode_text(row[1]),
-        score=math.nan if row[2] is None else row[2],
-        text=decode_text(row[3]),
-        subscores=_loads(row[4]),
-        informative=bool(row[5]),
-        usage=_usage(_loads(row[6])),
-        error=decode_text(row[7]),
-    )
+def decode_feedback(text: str) -> Feedback:
+    """Undo :func:`encode_feedback`."""
+    values = _loads(text)
+    usage = values["usage"]
+    values["usage"] = _NO_USAGE if usage is None else Usage(*usage)
+    return Feedback(**values)
 
 
 def decode_experience(
     row: Row, guidance: GuidanceLoader, threshold: float, *, deferred: bool = False
 ) -> Experience:
-    """Restore an experience from its rollout's columns followed by its feedback's."""
-    split = len(row) - _FEEDBACK_WIDTH
-    feedback = decode_feedback(row[split:])
-    return Experience(
-        rollout=decode_rollout(row[:split], guidance, deferred=deferred),
-        feedback=feedback,
-        correct=feedback.score >= threshold,
-    )
+    """Restore an experience from the :data:`ROLLOUT_COLUMNS` of its rollout."""
+    feedback = decode_feedback(row[VERDICT])
+    rollout = decode_rollout(row, guidance, deferred=deferred)
+    return Experience(rollout, feedback, feedback.score >= threshold)
 
 
 def encode_policy(policy: Policy) -> tuple[bytes, str | bytes, str]:
@@ -306,7 +304,18 @@ def _usage_row(usage: Usage) -> list[Any]:
 
 
 def _usage(row: list[Any]) -> Usage:
-    return Usage(*row) if any(row) else _NO_USAGE
+    return Usage(*row)
+
+
+def _same(values: Mapping[str, Any] | None, others: Mapping[str, Any] | None) -> bool:
+    """Tell whether two mappings hold the same texts and the same objects."""
+    if values is None or others is None or values.keys() != others.keys():
+        return False
+    for name, value in values.items():
+        other = others[name]  # comparing arrays, say, would not give a bool
+        if value is not other and not (type(value) is type(other) is str and value == other):
+            return False
+    return True
 
 
 def _dumps(value: Any, where: str) -> str:

@@ -18,6 +18,9 @@ table            one row is
 ``reindexing``   a vector of a reindex under way
 ===============  =======================================================================
 
+``rollouts.verdict`` repeats the last row of ``feedback`` and ``bodies.key`` the text of its
+rollout, so that a retrieved experience costs two look-ups, not four.
+
 Text that UTF-8 cannot hold (a lone surrogate) is kept as bytes, see :mod:`.rows`.
 """
 
@@ -75,7 +78,7 @@ CREATE TABLE rollouts (
     step INTEGER NOT NULL,
     failed INTEGER NOT NULL,
     text INTEGER REFERENCES texts(id),
-    feedback INTEGER,            -- the verdict that stands: feedback.seq
+    verdict TEXT,                -- the feedback that stands
     score REAL,                  -- its score, if something may be learned from it
     learned INTEGER              -- its number in the event log, likewise
 );
@@ -87,6 +90,7 @@ CREATE TABLE bodies (
     seconds REAL NOT NULL,
     error NOT NULL,
     usage TEXT NOT NULL,         -- of answering, then of writing the guidance
+    key NOT NULL,
     inputs TEXT NOT NULL,
     outputs TEXT,
     trace TEXT NOT NULL
@@ -100,15 +104,8 @@ CREATE TABLE feedback (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     rollout INTEGER NOT NULL REFERENCES rollouts(seq),
     at REAL NOT NULL,
-    retracted INTEGER NOT NULL,
-    id,
-    author,
-    score REAL,                  -- NULL: not judged
-    text,
-    subscores TEXT,
-    informative INTEGER,
-    usage TEXT,
-    error
+    id NOT NULL,
+    verdict TEXT                 -- NULL: retracted
 );
 CREATE INDEX feedback_by_rollout ON feedback(rollout);
 CREATE TABLE policies (

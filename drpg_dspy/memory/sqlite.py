@@ -21,6 +21,8 @@ from drpg_dspy.memory.embeddings import Embeddings, identity
 from drpg_dspy.memory.ledger import Ledger
 from drpg_dspy.memory.reindexing import reindex
 from drpg_dspy.memory.rows import (
+    ROLLOUT_NUMBER,
+    VERDICT,
     decode_experience,
     decode_feedback,
     decode_rollout,
@@ -222,10 +224,11 @@ class SQLiteMemory(Memory):
         while True:
             with self._store.snapshot() as db:
                 rows = reading.page(db, place, _PAGE)
-            for row, verdict in rows:
-                place = (row[0], row[1])
-                feedback = None if verdict[0] is None else decode_feedback(verdict)
-                yield decode_rollout(row[2:], self._guidance), feedback
+            for row in rows:
+                feedback = None if row[VERDICT] is None else decode_feedback(row[VERDICT])
+                rollout = decode_rollout(row, self._guidance)
+                place = (rollout.step, row[ROLLOUT_NUMBER])
+                yield rollout, feedback
             if len(rows) < _PAGE:
                 return
 
@@ -246,17 +249,17 @@ class SQLiteMemory(Memory):
         under that id is a message delivered twice: neither it nor the state with it is
         written. Feedback on a failed rollout is kept, but a failure is no experience.
         """
-        entry = encode_feedback(feedback)
+        verdict = encode_feedback(feedback)
         encoded = None if state is None else dumps(dict(state), where="state")
         remembered = self._remembered()
         with self._store.writing() as db:
             head = writing.find(db, rollout_id, self.path)
             if if_state_version is not None and reading.state_version(db) != if_state_version:
                 return False
-            if not writing.said_already(db, head, entry):
+            if not writing.said_already(db, head, feedback):
                 for policy in policies:
                     writing.adopt(db, policy, head.step)
-                writing.add_feedback(db, head, rollout_id, entry, feedback.teaches)
+                writing.add_feedback(db, head, rollout_id, feedback, verdict)
                 if encoded is not None:
                     writing.add_state(db, encoded)
                 writing.add_memo(db, remembered)
@@ -266,8 +269,8 @@ class SQLiteMemory(Memory):
     def retract(self, rollout_id: str) -> None:
         with self._store.writing() as db:
             head = writing.find(db, rollout_id, self.path)
-            if head.feedback is not None:
-                writing.add_feedback(db, head, rollout_id, None, False)
+            if head.verdict is not None:
+                writing.add_feedback(db, head, rollout_id, None, "")
 
     def feedback(self, rollout_id: str) -> Feedback | None:
         """Return the feedback that stands for a rollout.
@@ -276,8 +279,8 @@ class SQLiteMemory(Memory):
             UnknownRollout: No such rollout.
         """
         with self._store.snapshot() as db:
-            head = writing.find(db, rollout_id, self.path)
-            return reading.standing_feedback(db, head.feedback)
+            verdict = writing.find(db, rollout_id, self.path).verdict
+        return None if verdict is None else decode_feedback(verdict)
 
     def feedback_history(self, rollout_id: str) -> list[tuple[float, Feedback | None]]:
         """Return every feedback a rollout ever had, ``(time, feedback)``; None = retracted.

@@ -15,16 +15,16 @@ from drpg_dspy.exceptions import UnknownRollout
 from drpg_dspy.memory.base import EventKind
 from drpg_dspy.memory.rows import (
     BODY_COLUMNS,
-    FEEDBACK_COLUMNS,
     POLICY_COLUMNS,
-    VERDICT_WIDTH,
     Row,
+    decode_feedback,
     decode_policy,
+    encode_feedback,
     encode_policy,
     encode_text,
 )
 from drpg_dspy.plain import dumps
-from drpg_dspy.types import Policy, Rollout
+from drpg_dspy.types import Feedback, Policy, Rollout
 
 __all__ = [
     "Head",
@@ -47,7 +47,7 @@ class Head:
     seq: int
     step: int
     failed: bool
-    feedback: int | None
+    verdict: str | None
 
 
 def find(db: sqlite3.Connection, rollout_id: str, path: Any) -> Head:
@@ -57,7 +57,7 @@ def find(db: sqlite3.Connection, rollout_id: str, path: Any) -> Head:
         UnknownRollout: No such rollout.
     """
     row = db.execute(
-        "SELECT seq, step, failed, feedback FROM rollouts WHERE id = ?", (encode_text(rollout_id),)
+        "SELECT seq, step, failed, verdict FROM rollouts WHERE id = ?", (encode_text(rollout_id),)
     ).fetchone()
     if row is None:
         raise UnknownRollout(
@@ -100,7 +100,7 @@ def add_rollout(
     }
     versions = dumps({route: policy.version for route, policy in policies.items()})
     db.execute(
-        f"INSERT INTO bodies (seq, {BODY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO bodies (seq, {BODY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (seq, *body[:-1]),
     )
     db.execute("INSERT INTO guidances VALUES (?, ?, ?)", (seq, versions, body[-1]))
@@ -188,49 +188,55 @@ def add_meta(db: sqlite3.Connection, key: str, value: str) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (encode_text(key), encode_text(value)))
 
 
-def said_already(db: sqlite3.Connection, head: Head, entry: Row) -> bool:
+def said_already(db: sqlite3.Connection, head: Head, feedback: Feedback) -> bool:
     """Tell whether this very feedback was given before, and so changes nothing.
 
     Without an id, it repeats what stands. With one, it repeats the last thing said under this
     id since the last retraction: a message delivered twice does not undo what came between.
     """
-    if head.feedback is None:
+    last = head.verdict
+    if last is None:
         return False
-    if entry[0]:
+    if feedback.id:
         row = db.execute(
-            f"SELECT {FEEDBACK_COLUMNS} FROM feedback WHERE rollout = ? AND id = ? "
-            "AND NOT retracted AND seq > (SELECT coalesce(max(seq), 0) FROM feedback "
-            "WHERE rollout = ? AND retracted) ORDER BY seq DESC LIMIT 1",
-            (head.seq, entry[0], head.seq),
+            "SELECT verdict FROM feedback WHERE rollout = ? AND id = ? AND seq > "
+            "(SELECT coalesce(max(seq), 0) FROM feedback WHERE rollout = ? AND verdict IS NULL) "
+            "ORDER BY seq DESC LIMIT 1",
+            (head.seq, encode_text(feedback.id), head.seq),
         ).fetchone()
-    else:
-        row = db.execute(
-            f"SELECT {FEEDBACK_COLUMNS} FROM feedback WHERE seq = ?", (head.feedback,)
-        ).fetchone()
-    return row is not None and row[:VERDICT_WIDTH] == entry[:VERDICT_WIDTH]
+        if row is None:
+            return False
+        last = row[0]
+    # What judging and learning cost, and whether learning failed, is not part of what was said.
+    before = replace(decode_feedback(last), usage=feedback.usage, error=feedback.error)
+    return encode_feedback(before) == encode_feedback(feedback)
 
 
 def add_feedback(
-    db: sqlite3.Connection, head: Head, rollout_id: str, entry: Row | None, teaches: bool
+    db: sqlite3.Connection, head: Head, rollout_id: str, feedback: Feedback | None, verdict: str
 ) -> None:
-    """Let a feedback stand for a rollout, or none (``entry`` is ``None``), with its event.
+    """Let a feedback stand for a rollout, or none, with its event.
 
     A failed rollout is no answer: it keeps its feedback, and never becomes an experience.
+
+    Args:
+        db: The transaction.
+        head: The rollout.
+        rollout_id: Its id.
+        feedback: ``None`` is a retraction.
+        verdict: The feedback as one text.
     """
-    learned = teaches and not head.failed
-    values = (head.seq, time.time(), int(entry is None), *(entry or (None,) * 8))
-    new = db.execute(
-        f"INSERT INTO feedback (rollout, at, retracted, {FEEDBACK_COLUMNS}) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        values,
-    ).lastrowid
-    event = add_event(db, "retraction" if entry is None else "feedback", rollout_id, head.seq)
+    text = None if feedback is None else verdict
+    id = "" if feedback is None else encode_text(feedback.id)
     db.execute(
-        "UPDATE rollouts SET feedback = ?, score = ?, learned = ? WHERE seq = ?",
-        (
-            None if entry is None else new,
-            entry[2] if entry is not None and learned else None,
-            event if learned else None,
-            head.seq,
-        ),
+        "INSERT INTO feedback (rollout, at, id, verdict) VALUES (?, ?, ?, ?)",
+        (head.seq, time.time(), id, text),
+    )
+    event = add_event(db, "retraction" if feedback is None else "feedback", rollout_id, head.seq)
+    score = learned = None
+    if feedback is not None and feedback.teaches and not head.failed:
+        score, learned = feedback.score, event
+    db.execute(
+        "UPDATE rollouts SET verdict = ?, score = ?, learned = ? WHERE seq = ?",
+        (text, score, learned, head.seq),
     )

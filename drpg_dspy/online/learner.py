@@ -126,7 +126,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         """Answer asynchronously; see :meth:`forward`."""
         call = ProgramCall(self.program, args, kwargs)
         guidance = await asyncio.to_thread(self._propose_or_plain, call.inputs)
-        with use_guidance(guidance), record_trace() as trace, meter() as usage:
+        with use_guidance(guidance, program=self.program), record_trace() as trace, meter() as usage:
             outcome = await run_async(call)
         key = self.card.key(call.inputs)
         rollout = call.rollout(outcome, guidance, trace, usage.total(), key)
@@ -240,7 +240,7 @@ class OnlinePolicyOptimizer(dspy.Module, Teleprompter):
         return self.record_one(rollout), outcome
 
     def _run(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
-        with use_guidance(guidance), record_trace() as trace, meter() as usage:
+        with use_guidance(guidance, program=self.program), record_trace() as trace, meter() as usage:
             outcome = call.run()
         key = self.card.key(call.inputs)
         return call.rollout(outcome, guidance, trace, usage.total(), key), outcome

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import Result
 
-from drpg_dspy.cli import policies
+from drpg_dspy.cli.policies import History
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.types import Feedback, Guidance, Policy, Rollout, Rule
 
@@ -47,7 +47,8 @@ def test_the_log_shows_version_author_steps_score_and_cases(drpg: Drpg) -> None:
 
 
 def test_the_log_is_newest_first_and_a_diff_against_the_parent(memory: SQLiteMemory) -> None:
-    newest, oldest = map(click.unstyle, policies.log_as_text(memory, memory.policies()))
+    history = History(memory)
+    newest, oldest = map(click.unstyle, history.as_text(reversed(history.versions)))
 
     assert "p@2  by drpg, step 3, after @1" in newest
     assert "in force: step 3: 100.0 % of 1 judged" in newest
@@ -60,7 +61,8 @@ def test_the_log_is_newest_first_and_a_diff_against_the_parent(memory: SQLiteMem
 
 
 def test_the_log_as_json_says_what_was_added_and_removed(memory: SQLiteMemory) -> None:
-    first, second = policies.log_as_plain(memory, memory.policies())
+    history = History(memory)
+    first, second = map(history.as_plain, history.versions)
 
     assert (first["version"], second["parent"]) == (1, 1)
     assert second["added"] == ["Skip cancelled orders."]
@@ -68,8 +70,30 @@ def test_the_log_as_json_says_what_was_added_and_removed(memory: SQLiteMemory) -
     assert second["use"] == {"steps": (3,), "judged": 1, "score": 1.0}
 
 
+def test_rules_in_another_order_are_no_change() -> None:
+    a, b = Rule("Use cents."), Rule("Skip X.")
+    with closing(SQLiteMemory(":memory:", None)) as memory:
+        for step, rules in enumerate([(a, b), (b, a)], start=1):
+            guidance = Guidance({"p": Policy("p", rules)})
+            memory.record(Rollout(f"r{step}", step, {}, {"a": "!"}, guidance=guidance))
+        history = History(memory)
+
+    assert history.as_plain(history.find("p@2"))["added"] == []
+
+
+def test_a_source_that_the_run_never_saw_is_shown_by_its_name() -> None:
+    rule = Rule("Use cents.", author="person:kim", sources=("ticket-7",))
+    with closing(SQLiteMemory(":memory:", None)) as memory:
+        guidance = Guidance({"p": Policy("p", (rule,))})
+        memory.record(Rollout("r", 1, {}, {"a": "!"}, guidance=guidance))
+        history = History(memory)
+
+    assert "ticket-7" in history.in_full(history.find("p"))
+
+
 def test_a_version_shows_each_rule_with_its_cases(memory: SQLiteMemory) -> None:
-    shown = policies.version_as_text(memory, policies.find_version(memory, "p@2"))
+    history = History(memory)
+    shown = history.in_full(history.find("p@2"))
 
     assert "- Skip cancelled orders." in shown
     assert "✗ step 2" in shown
@@ -77,22 +101,20 @@ def test_a_version_shows_each_rule_with_its_cases(memory: SQLiteMemory) -> None:
 
 
 def test_a_route_alone_is_its_newest_version(memory: SQLiteMemory) -> None:
-    assert policies.find_version(memory, "p").version == 2
+    assert History(memory).find("p").version == 2
 
 
 @pytest.mark.usefixtures("finished")
 @pytest.mark.parametrize(
-    ("version", "exit_code", "said"),
+    ("version", "said"),
     [
-        ("slef@1", 2, "Did you mean 'self'?"),
-        ("self@one", 2, "Expected ROUTE@VERSION"),
-        ("self@9", 1, "9"),
+        ("slef@1", "Did you mean 'self'?"),
+        ("self@one", "Expected ROUTE@VERSION"),
+        ("self@9", "it has 1 to 1"),
     ],
 )
-def test_an_unknown_version_names_what_there_is(
-    drpg: Drpg, version: str, exit_code: int, said: str
-) -> None:
-    assert said in drpg("policy", "show", "first", version, exit_code=exit_code).stderr
+def test_an_unknown_version_names_what_there_is(drpg: Drpg, version: str, said: str) -> None:
+    assert said in drpg("policy", "show", "first", version, exit_code=2).stderr
 
 
 @pytest.mark.usefixtures("finished")

@@ -433,6 +433,28 @@ def test_ctrl_c_ends_a_wait_for_the_lm_within_seconds(open_learner: Open, lab: M
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_second_ctrl_c_kills(open_learner: Open, lab: ModuleType) -> None:
+    learner = open_learner(variant="zero_shot")
+    read, write = os.pipe()
+
+    def slow_end(report: ProgressReport) -> None:
+        if report.ended:
+            os.write(write, b".")
+            time.sleep(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        go(learner, lab, progress=slow_end)
+        os._exit(0)
+    assert os.read(read, 1) == b"."
+    os.kill(pid, signal.SIGINT)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGINT
+    assert summarise(learner.memory).stopped == "interrupted by Ctrl-C"
+
+
 def test_an_interrupt_that_the_program_swallows_gives_no_answer(
     open_learner: Open, lab: ModuleType
 ) -> None:

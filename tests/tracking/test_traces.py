@@ -79,6 +79,10 @@ def test_every_trace_of_parallel_learners_names_its_own_run_and_version(experime
         assert f"question {step}" in trace.info.request_preview
         found.add((tags["drpg.run_id"], step))
     assert found == {(run, n) for run in ("run-a", "run-b") for n in range(1, 5)}
+    of_one_version = mlflow.MlflowClient().search_traces(
+        locations=[experiment], filter_string="tags.`policy.predict.version` = '30'"
+    )
+    assert [trace.info.tags["drpg.step"] for trace in of_one_version] == ["3", "3"]
     assert runs(experiment) == 1
 
 

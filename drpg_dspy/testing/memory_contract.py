@@ -1,0 +1,503 @@
+"""The promises of a memory, as a test class to subclass.
+
+::
+
+    class TestMine(MemoryContract):
+        def open(self, folder, embedder, threshold=0.5):
+            return MyMemory(folder / "mine", embedder, threshold=threshold)
+
+Every promise of :mod:`drpg_dspy.memory.base` is a test or a part of one. ``open`` may be called
+several times for one folder and must then give the same memory. pytest is needed to run them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drpg_dspy.exceptions import StorageError, UnknownRollout
+from drpg_dspy.memory.base import Embedder, Memory
+from drpg_dspy.types import Call, Feedback, Guidance, Policy, Rollout, Rule, Usage, Verdict
+
+__all__ = ["MemoryContract", "PlaneEmbedder", "full_rollout", "plain_rollout"]
+
+AWKWARD = {
+    "surrogate": "\ud800 alone",
+    "nan": math.nan,
+    "nul": "a\x00b",
+    "when": dt.datetime(2026, 1, 2, 3, 4, 5),
+    "bytes": b"\x00\xff",
+    "set": {"a", "b"},
+    "nested": [{"$set": [1]}, {"deep": {"er": [None, True, 1.5]}}],
+}
+
+
+class PlaneEmbedder:
+    """Vectors in the plane: a text ``"12"`` is the angle of 12 degrees. Counts its calls."""
+
+    identity = "plane-v1"
+    dimension = 2
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        self.texts += texts
+        angles = np.radians([float(text.split()[0]) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def plain_rollout(id: str, key: str = "", step: int = 0, **values: Any) -> Rollout:
+    """Return a rollout with nothing in it but a question and an answer."""
+    return Rollout(id, step, {"question": key}, {"answer": id}, key=key, **values)
+
+
+def full_rollout(id: str) -> Rollout:
+    """Return a rollout in which no field has its default."""
+    policy = Policy("first", (Rule("Say {why} \\1", sources=("a",), pinned=True),), message="why")
+    return Rollout(
+        id=id,
+        step=7,
+        inputs={"question": "10", "context": AWKWARD["surrogate"]},
+        outputs={"answer": "x"},
+        key="10",
+        trace=(
+            Call("first", {"question": "10", "context": AWKWARD["surrogate"]}, {"answer": "x"}),
+            Call("second", {"draft": [1]}, None, "ValueError: no"),
+        ),
+        guidance=Guidance(
+            policies={"first": policy},
+            shots={"first": ({"question": "q", "answer": "a"}, {"question": "r", "answer": "b"})},
+            retrieved={"shots": ("a", "b"), "wrong": ()},
+            usage=Usage(1, 20, 3, 4, 0.5, 0.25),
+            counts={"policy_unparsable": 1},
+            memo={"evidence": "reply"},
+        ),
+        usage=Usage(2, 30, 4, 5, 0.75, 1.25),
+        error="kept \ud800",
+        created_at=1234.5,
+        seconds=2.5,
+    )
+
+
+def ids(hits: Sequence[Any]) -> list[str]:
+    """Return the ids of hits or experiences."""
+    return [getattr(hit, "experience", hit).id for hit in hits]
+
+
+class MemoryContract:
+    """Subclass and implement :meth:`open`; pytest collects the rest."""
+
+    @abstractmethod
+    def open(self, folder: Path, embedder: Embedder | None, threshold: float = 0.5) -> Memory:
+        """Return the memory that lives in ``folder``, made on the first call."""
+
+    def filled(self, folder: Path, scores: dict[str, float]) -> Memory:
+        """Return a memory with an experience for each angle and its score."""
+        memory = self.open(folder, PlaneEmbedder())
+        for key, score in scores.items():
+            memory.record(plain_rollout(f"r{key}", key))
+            memory.commit(f"r{key}", Feedback(score))
+        return memory
+
+    # -- predictions
+
+    def test_a_rollout_comes_back_whole(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+        sent = full_rollout("r")
+
+        stored = memory.record(sent)
+
+        assert memory.rollout("r") == stored
+        first = replace(sent.guidance.policies["first"], version=1, step=7)
+        assert stored == replace(sent, guidance=replace(sent.guidance, policies={"first": first}))
+
+    def test_a_step_of_0_becomes_the_number_of_the_rollout(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+
+        assert [memory.record(plain_rollout(name)).step for name in "abc"] == [1, 2, 3]
+
+    def test_the_same_id_twice_is_refused(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        memory.record(plain_rollout("r"))
+
+        with pytest.raises(ValueError, match="'r'"):
+            memory.record(plain_rollout("r"))
+
+        assert len(list(memory.rollouts())) == 1
+
+    @pytest.mark.parametrize("name", AWKWARD)
+    def test_awkward_values_come_back_as_they_were(self, tmp_path: Path, name: str) -> None:
+        value = AWKWARD[name]
+        memory = self.open(tmp_path, None)
+        memory.record(replace(plain_rollout("r"), inputs={"x": value}, outputs={"y": [value]}))
+        memory.close()
+
+        back = self.open(tmp_path, None).rollout("r")
+
+        assert repr((back.inputs, back.outputs)) == repr(({"x": value}, {"y": [value]}))
+
+    @pytest.mark.parametrize("field", ["inputs", "outputs"])
+    def test_what_cannot_be_kept_is_refused_when_it_is_recorded(
+        self, tmp_path: Path, field: str
+    ) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+        bad = replace(plain_rollout("r", "1"), **{field: {"handle": object()}})
+
+        with pytest.raises(StorageError, match=rf"{field}\['handle'\]"):
+            memory.record(bad)
+
+        assert list(memory.rollouts()) == []
+        assert memory.events() == []
+
+    def test_rollouts_come_by_step_with_the_feedback_that_stands(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        for step in (5, 1, 3):
+            memory.record(plain_rollout(f"s{step}", step=step))
+        memory.commit("s3", Feedback(0.25))
+
+        seen = [(r.id, f and f.score) for r, f in memory.rollouts(after_step=1)]
+
+        assert seen == [("s3", 0.25), ("s5", None)]
+
+    def test_an_unknown_rollout_is_an_error_everywhere(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        for ask in (
+            memory.rollout,
+            memory.retract,
+            memory.feedback,
+            memory.feedback_history,
+            lambda id: memory.commit(id, Feedback(1.0)),
+        ):
+            with pytest.raises(UnknownRollout, match="nobody"):
+                ask("nobody")
+
+        assert memory.experience("nobody") is None
+
+    # -- search
+
+    def test_the_nearest_come_first_and_only_of_the_wanted_verdict(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "10": 0, "20": 1, "80": 1, "90": 0})
+
+        assert ids(memory.search("1", 2)) == ["r0", "r10"]
+        assert ids(memory.search("1", 3, "correct")) == ["r0", "r20", "r80"]
+        assert ids(memory.search("1", 3, "wrong")) == ["r10", "r90"]
+        assert ids(memory.search("1", 0)) == []
+
+    def test_similarity_is_the_cosine(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "60": 1})
+
+        found = [hit.similarity for hit in memory.search("0 again", 2)]
+
+        assert found == pytest.approx([1.0, 0.5], abs=1e-6)
+
+    def test_equals_come_by_age_also_at_the_edge(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+        for number in range(9):
+            memory.record(plain_rollout(f"r{number}", "30" if number != 4 else "31"))
+        for number in (8, 2, 5, 0, 4, 1, 7, 3, 6):  # judged in another order
+            memory.commit(f"r{number}", Feedback(float(number % 3 > 0)))
+
+        assert ids(memory.search("30", 4)) == ["r0", "r1", "r2", "r3"]
+        assert ids(memory.search("30", 4, "correct")) == ["r1", "r2", "r5", "r7"]
+        assert ids(memory.search("30", 99)) == [f"r{n}" for n in (0, 1, 2, 3, 5, 6, 7, 8, 4)]
+
+    def test_an_empty_memory_finds_nothing(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+
+        assert memory.search("1", 5) == memory.search("1", 5, "wrong") == memory.recent(5) == []
+        assert (len(memory), memory.count("correct"), memory.recall("x")) == (0, 0, None)
+
+    def test_a_rollout_without_a_key_is_kept_and_never_found(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+        memory.record(plain_rollout("silent", ""))
+        memory.commit("silent", Feedback(1.0))
+
+        assert ids(memory.search("0", 9)) == ["r0"]
+        assert ids(memory.recent(9)) == ["r0", "silent"]
+        assert memory.count() == 2
+
+    def test_each_text_is_embedded_once(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "90": 0})
+        embedder: Any = memory.embedder
+        embedder.texts.clear()
+
+        memory.search("45", 3, "correct")
+        memory.search("45", 3, "wrong")
+        memory.record(plain_rollout("new", "45"))
+        memory.commit("new", Feedback(1.0))
+        memory.search("45", 1)
+        memory.record(plain_rollout("again", "45"))
+        memory.search("90", 1)
+
+        assert embedder.texts == ["45"]
+
+    def test_a_text_is_not_embedded_again_after_reopening(self, tmp_path: Path) -> None:
+        self.filled(tmp_path, {"0": 1, "90": 0}).close()
+        embedder = PlaneEmbedder()
+
+        found = ids(self.open(tmp_path, embedder).search("90", 2))
+
+        assert (found, embedder.texts) == (["r90", "r0"], [])
+
+    @pytest.mark.parametrize(("k", "verdict"), [(-1, None), (1, "right")])
+    def test_senseless_arguments_are_refused(
+        self, tmp_path: Path, k: int, verdict: Verdict | None
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+
+        with pytest.raises(ValueError, match=str(k) if k < 0 else str(verdict)):
+            memory.search("0", k, verdict)
+        with pytest.raises(ValueError, match=str(k) if k < 0 else str(verdict)):
+            memory.recent(k, verdict)
+
+    # -- feedback
+
+    def test_recent_gives_the_last_learned_oldest_first(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "1": 0, "2": 1, "3": 0})
+
+        assert ids(memory.recent(3)) == ["r1", "r2", "r3"]
+        assert ids(memory.recent(3, "correct")) == ["r0", "r2"]
+
+    @pytest.mark.parametrize(
+        "feedback", [Feedback(math.nan, "silent judge"), Feedback(1.0, informative=False)]
+    )
+    def test_feedback_that_does_not_teach_is_kept_and_takes_the_experience_away(
+        self, tmp_path: Path, feedback: Feedback
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+
+        memory.commit("r0", feedback)
+
+        assert repr(memory.feedback("r0")) == repr(feedback)
+        assert (memory.count(), memory.search("0", 1), memory.recent(1)) == (0, [], [])
+        assert memory.experience("r0") is None
+
+    def test_a_failed_rollout_keeps_feedback_and_is_no_experience(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+        memory.record(replace(plain_rollout("r", "0"), outputs=None, error="LM: dead"))
+
+        memory.commit("r", Feedback(0.0))
+
+        assert memory.feedback("r") == Feedback(0.0)
+        assert (memory.count(), memory.search("0", 1)) == (0, [])
+
+    def test_a_revision_replaces_what_stood_and_keeps_the_history(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 0, "5": 1})
+        assert ids(memory.search("0", 9, "wrong")) == ["r0"]
+
+        memory.commit("r0", Feedback(1.0, "after all"))
+
+        assert ids(memory.search("0", 9, "correct")) == ["r0", "r5"]
+        assert memory.search("0", 9, "wrong") == []
+        assert memory.search("0", 1)[0].experience.feedback.text == "after all"
+        history = [feedback for _, feedback in memory.feedback_history("r0")]
+        assert history == [Feedback(0.0), Feedback(1.0, "after all")]
+
+    def test_a_retraction_takes_the_experience_away_until_new_feedback(
+        self, tmp_path: Path
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "5": 1})
+
+        memory.retract("r0")
+        memory.retract("r0")
+
+        assert (ids(memory.search("0", 9)), memory.feedback("r0")) == (["r5"], None)
+        assert [f for _, f in memory.feedback_history("r0")] == [Feedback(1.0), None]
+        memory.commit("r0", Feedback(1.0))
+        assert ids(memory.search("0", 9)) == ["r0", "r5"]
+
+    def test_the_same_feedback_three_times_counts_once(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+        thumb = Feedback(0.0, "no", id="f1", author="person:ada")
+        for _ in range(3):
+            assert memory.commit("r0", thumb, state={"seen": 1})
+
+        assert [event.kind for event in memory.events()].count("feedback") == 2
+        assert memory.state() == ({"seen": 1}, 1)
+        memory.commit("r0", replace(thumb, score=1.0))  # the same id again: a changed mind
+        assert memory.feedback("r0") == replace(thumb, score=1.0)
+
+    def test_a_message_delivered_late_and_twice_does_not_undo_a_newer_one(
+        self, tmp_path: Path
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+        first, second = Feedback(0.0, id="f1"), Feedback(1.0, id="f2")
+        memory.commit("r0", first)
+        memory.commit("r0", second)
+
+        memory.commit("r0", first)
+
+        assert memory.feedback("r0") == second
+
+    def test_late_feedback_finds_the_policy_that_was_in_force(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+        for number in range(4):
+            policy = Policy("p", (Rule(f"rule {number}"),))
+            guidance = Guidance(policies={"p": policy})
+            memory.record(replace(plain_rollout(f"r{number}", str(number)), guidance=guidance))
+
+        memory.commit("r0", Feedback(0.0, id="f2"))
+
+        hit = memory.search("0", 1)[0].experience
+        assert hit.rollout.guidance.policies["p"].text == "- rule 0"
+        assert hit.rollout.guidance.policies["p"].version == 1
+
+    def test_the_threshold_says_what_is_correct_anew_on_every_opening(self, tmp_path: Path) -> None:
+        self.filled(tmp_path, {"0": 0.5, "1": 0.6, "2": 0.2}).close()
+
+        strict = self.open(tmp_path, PlaneEmbedder(), 0.6)
+
+        assert ids(strict.search("0", 9, "correct")) == ["r1"]
+        assert (strict.count("correct"), strict.count("wrong")) == (1, 2)
+        assert [e.correct for e in strict.recent(3)] == [False, True, False]
+
+    # -- policies, state, memo, events
+
+    def test_versions_count_the_distinct_texts_of_a_route(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        texts = ["one", "two", "one", "three"]
+        for number, text in enumerate(texts):
+            policy = Policy("p", (Rule(text, sources=(f"r{number}",)),), message=f"m{number}")
+            memory.record(
+                replace(plain_rollout(f"r{number}"), guidance=Guidance(policies={"p": policy}))
+            )
+        memory.record(
+            replace(
+                plain_rollout("other"),
+                guidance=Guidance(policies={"q": Policy("q", (Rule("one"),))}),
+            )
+        )
+
+        stored = memory.policies("p")
+
+        assert [(p.version, p.parent, p.step, p.message) for p in stored] == [
+            (1, 0, 1, "m0"),
+            (2, 1, 2, "m1"),
+            (3, 1, 4, "m3"),  # written while the first was in force again
+        ]
+        assert memory.rollout("r2").guidance.policies["p"] == stored[0]
+        assert [p.route for p in memory.policies()] == ["p", "p", "p", "q"]
+        assert memory.policy("p", 2).rules[0].sources == ("r1",)
+        with pytest.raises(ValueError, match="1 to 3"):
+            memory.policy("p", 9)
+
+    def test_a_policy_is_announced_before_what_brought_it(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        used = Guidance(policies={"p": Policy("p", (Rule("one"),))})
+        memory.record(replace(plain_rollout("r"), guidance=used))
+        memory.commit("r", Feedback(1.0), policies=[Policy("p", (Rule("two"),))])
+        memory.commit("r", Feedback(0.0), policies=[Policy("p", (Rule("two"),))])
+        memory.retract("r")
+
+        events = memory.events()
+
+        assert [(event.kind, event.ref) for event in events] == [
+            ("policy", "p@1"),
+            ("rollout", "r"),
+            ("policy", "p@2"),
+            ("feedback", "r"),
+            ("feedback", "r"),
+            ("retraction", "r"),
+        ]
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6]
+        assert memory.events(after=2, limit=2) == events[2:4]
+
+    def test_state_is_written_only_over_the_version_it_was_read_at(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "1": 1})
+        assert memory.state() == ({}, 0)
+        assert memory.commit("r0", Feedback(0.0), state={"n": 1}, if_state_version=0)
+
+        written = memory.commit("r1", Feedback(0.0), state={"n": 2}, if_state_version=0)
+
+        assert not written
+        assert (memory.state(), memory.feedback("r1")) == (({"n": 1}, 1), Feedback(1.0))
+        assert memory.commit("r1", Feedback(0.0), state={"n": 2}, if_state_version=1)
+        assert memory.state() == ({"n": 2}, 2)
+
+    def test_what_is_remembered_is_written_by_the_commit_or_not_at_all(
+        self, tmp_path: Path
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+        other = self.open(tmp_path, PlaneEmbedder())
+        memory.remember("dropped", "x")
+        memory.discard()
+        memory.remember("kept", "y")
+
+        assert (memory.recall("dropped"), memory.recall("kept")) == (None, "y")
+        assert other.recall("kept") is None
+        memory.commit("r0", Feedback(0.0))
+        assert other.recall("kept") == "y"
+
+    def test_a_memo_of_the_guidance_is_recalled(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, PlaneEmbedder())
+
+        memory.record(full_rollout("r"))
+
+        assert memory.recall("evidence") == "reply"
+
+    def test_settings_are_kept(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        memory.set_meta("cursor", "1")
+        memory.set_meta("cursor", "2")
+        memory.close()
+
+        again = self.open(tmp_path, None)
+
+        assert (again.get_meta("cursor"), again.get_meta("none")) == ("2", None)
+
+    # -- more than one
+
+    def test_what_another_commits_is_seen_by_the_next_call(self, tmp_path: Path) -> None:
+        one = self.filled(tmp_path, {"0": 1})
+        two = self.open(tmp_path, PlaneEmbedder())
+        assert (ids(two.search("5", 9)), two.count()) == (["r0"], 1)
+
+        one.record(plain_rollout("new", "5"))
+        assert two.count() == 1
+        one.commit("new", Feedback(0.0))
+        assert (ids(two.search("5", 9)), two.count("wrong")) == (["new", "r0"], 1)
+        two.commit("new", Feedback(1.0))
+        assert ids(one.search("5", 9, "correct")) == ["new", "r0"]
+        one.retract("r0")
+        assert ids(two.search("5", 9)) == ["new"]
+
+    def test_a_copy_has_everything_and_goes_its_own_way(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path / "a", {"0": 1, "9": 0})
+        memory.commit("r0", Feedback(0.5), state={"n": 1})
+        memory.copy_to(tmp_path / "copy")
+        memory.commit("r0", Feedback(0.0))
+        elsewhere = self.filled(tmp_path / "b", {"45": 1})
+        assert ids(elsewhere.search("0", 9)) == ["r45"]
+
+        elsewhere.copy_from(tmp_path / "copy")
+
+        assert ids(elsewhere.search("0", 9)) == ["r0", "r9"]
+        assert (elsewhere.feedback("r0"), elsewhere.state()) == (Feedback(0.5), ({"n": 1}, 1))
+        assert elsewhere.events() == memory.events()[:-1]
+
+    def test_closing_twice_is_harmless(self, tmp_path: Path) -> None:
+        memory = self.filled(tmp_path, {"0": 1})
+
+        memory.close()
+        memory.close()
+
+        assert self.open(tmp_path, PlaneEmbedder()).count() == 1
+
+    def test_without_an_embedder_history_is_read_and_search_says_what_is_missing(
+        self, tmp_path: Path
+    ) -> None:
+        self.filled(tmp_path, {"0": 1}).close()
+        memory = self.open(tmp_path, None)
+
+        assert (ids(memory.recent(1)), memory.count()) == (["r0"], 1)
+        with pytest.raises(ValueError, match="embedder"):
+            memory.search("0", 1)
