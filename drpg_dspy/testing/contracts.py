@@ -103,7 +103,9 @@ class OptimizerContract:
         with dspy.context(lm=toy_lm()):
             rollout = learner.predict_one({"question": "q"})
 
-            assert learner.learn_one(rollout, 1.0) is None
+            learn: Any = learner.learn_one
+
+            assert learn(rollout, 1.0) is None
 
     def test_same_seed_same_run(self, tmp_path: Path) -> None:
         with dspy.context(lm=toy_lm()):

@@ -12,101 +12,28 @@ several times for one folder and must then give the same memory. pytest is neede
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from drpg_dspy.exceptions import StorageError, UnknownRollout
-from drpg_dspy.memory.base import Embedder, Memory
-from drpg_dspy.types import Call, Feedback, Guidance, Policy, Rollout, Rule, Usage, Verdict
+from drpg_dspy.testing.memory_search_contract import MemorySearchContract
+from drpg_dspy.testing.memory_toys import (
+    AWKWARD,
+    PlaneEmbedder,
+    full_rollout,
+    ids,
+    plain_rollout,
+)
+from drpg_dspy.types import Feedback, Guidance, Policy, Rule
 
 __all__ = ["MemoryContract", "PlaneEmbedder", "full_rollout", "plain_rollout"]
 
-AWKWARD = {
-    "surrogate": "\ud800 alone",
-    "nan": math.nan,
-    "nul": "a\x00b",
-    "when": dt.datetime(2026, 1, 2, 3, 4, 5),
-    "bytes": b"\x00\xff",
-    "set": {"a", "b"},
-    "nested": [{"$set": [1]}, {"deep": {"er": [None, True, 1.5]}}],
-}
 
-
-class PlaneEmbedder:
-    """Vectors in the plane: a text ``"12"`` is the angle of 12 degrees. Counts its calls."""
-
-    identity = "plane-v1"
-    dimension = 2
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        self.texts += texts
-        angles = np.radians([float(text.split()[0]) for text in texts])
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-
-
-def plain_rollout(id: str, key: str = "", step: int = 0, **values: Any) -> Rollout:
-    """Return a rollout with nothing in it but a question and an answer."""
-    return Rollout(id, step, {"question": key}, {"answer": id}, key=key, **values)
-
-
-def full_rollout(id: str) -> Rollout:
-    """Return a rollout in which no field has its default."""
-    policy = Policy("first", (Rule("Say {why} \\1", sources=("a",), pinned=True),), message="why")
-    return Rollout(
-        id=id,
-        step=7,
-        inputs={"question": "10", "context": AWKWARD["surrogate"]},
-        outputs={"answer": "x"},
-        key="10",
-        trace=(
-            Call("first", {"question": "10", "context": AWKWARD["surrogate"]}, {"answer": "x"}),
-            Call("second", {"draft": [1]}, None, "ValueError: no"),
-        ),
-        guidance=Guidance(
-            policies={"first": policy},
-            shots={"first": ({"question": "q", "answer": "a"}, {"question": "r", "answer": "b"})},
-            retrieved={"shots": ("a", "b"), "wrong": ()},
-            usage=Usage(1, 20, 3, 4, 0.5, 0.25),
-            counts={"policy_unparsable": 1},
-            memo={"evidence": "reply"},
-        ),
-        usage=Usage(2, 30, 4, 5, 0.75, 1.25),
-        error="kept \ud800",
-        created_at=1234.5,
-        seconds=2.5,
-    )
-
-
-def ids(hits: Sequence[Any]) -> list[str]:
-    """Return the ids of hits or experiences."""
-    return [getattr(hit, "experience", hit).id for hit in hits]
-
-
-class MemoryContract:
+class MemoryContract(MemorySearchContract):
     """Subclass and implement :meth:`open`; pytest collects the rest."""
-
-    @abstractmethod
-    def open(self, folder: Path, embedder: Embedder | None, threshold: float = 0.5) -> Memory:
-        """Return the memory that lives in ``folder``, made on the first call."""
-
-    def filled(self, folder: Path, scores: dict[str, float]) -> Memory:
-        """Return a memory with an experience for each angle and its score."""
-        memory = self.open(folder, PlaneEmbedder())
-        for key, score in scores.items():
-            memory.record(plain_rollout(f"r{key}", key))
-            memory.commit(f"r{key}", Feedback(score))
-        return memory
 
     # -- predictions
 
@@ -150,7 +77,9 @@ class MemoryContract:
         self, tmp_path: Path, field: str
     ) -> None:
         memory = self.open(tmp_path, PlaneEmbedder())
-        bad = replace(plain_rollout("r", "1"), **{field: {"handle": object()}})
+        handle = {"handle": object()}
+        good = plain_rollout("r", "1")
+        bad = replace(good, inputs=handle) if field == "inputs" else replace(good, outputs=handle)
 
         with pytest.raises(StorageError, match=rf"{field}\['handle'\]"):
             memory.record(bad)
@@ -181,83 +110,6 @@ class MemoryContract:
                 ask("nobody")
 
         assert memory.experience("nobody") is None
-
-    # -- search
-
-    def test_the_nearest_come_first_and_only_of_the_wanted_verdict(self, tmp_path: Path) -> None:
-        memory = self.filled(tmp_path, {"0": 1, "10": 0, "20": 1, "80": 1, "90": 0})
-
-        assert ids(memory.search("1", 2)) == ["r0", "r10"]
-        assert ids(memory.search("1", 3, "correct")) == ["r0", "r20", "r80"]
-        assert ids(memory.search("1", 3, "wrong")) == ["r10", "r90"]
-        assert ids(memory.search("1", 0)) == []
-
-    def test_similarity_is_the_cosine(self, tmp_path: Path) -> None:
-        memory = self.filled(tmp_path, {"0": 1, "60": 1})
-
-        found = [hit.similarity for hit in memory.search("0 again", 2)]
-
-        assert found == pytest.approx([1.0, 0.5], abs=1e-6)
-
-    def test_equals_come_by_age_also_at_the_edge(self, tmp_path: Path) -> None:
-        memory = self.open(tmp_path, PlaneEmbedder())
-        for number in range(9):
-            memory.record(plain_rollout(f"r{number}", "30" if number != 4 else "31"))
-        for number in (8, 2, 5, 0, 4, 1, 7, 3, 6):  # judged in another order
-            memory.commit(f"r{number}", Feedback(float(number % 3 > 0)))
-
-        assert ids(memory.search("30", 4)) == ["r0", "r1", "r2", "r3"]
-        assert ids(memory.search("30", 4, "correct")) == ["r1", "r2", "r5", "r7"]
-        assert ids(memory.search("30", 99)) == [f"r{n}" for n in (0, 1, 2, 3, 5, 6, 7, 8, 4)]
-
-    def test_an_empty_memory_finds_nothing(self, tmp_path: Path) -> None:
-        memory = self.open(tmp_path, PlaneEmbedder())
-
-        assert memory.search("1", 5) == memory.search("1", 5, "wrong") == memory.recent(5) == []
-        assert (len(memory), memory.count("correct"), memory.recall("x")) == (0, 0, None)
-
-    def test_a_rollout_without_a_key_is_kept_and_never_found(self, tmp_path: Path) -> None:
-        memory = self.filled(tmp_path, {"0": 1})
-        memory.record(plain_rollout("silent", ""))
-        memory.commit("silent", Feedback(1.0))
-
-        assert ids(memory.search("0", 9)) == ["r0"]
-        assert ids(memory.recent(9)) == ["r0", "silent"]
-        assert memory.count() == 2
-
-    def test_each_text_is_embedded_once(self, tmp_path: Path) -> None:
-        memory = self.filled(tmp_path, {"0": 1, "90": 0})
-        embedder: Any = memory.embedder
-        embedder.texts.clear()
-
-        memory.search("45", 3, "correct")
-        memory.search("45", 3, "wrong")
-        memory.record(plain_rollout("new", "45"))
-        memory.commit("new", Feedback(1.0))
-        memory.search("45", 1)
-        memory.record(plain_rollout("again", "45"))
-        memory.search("90", 1)
-
-        assert embedder.texts == ["45"]
-
-    def test_a_text_is_not_embedded_again_after_reopening(self, tmp_path: Path) -> None:
-        self.filled(tmp_path, {"0": 1, "90": 0}).close()
-        embedder = PlaneEmbedder()
-
-        found = ids(self.open(tmp_path, embedder).search("90", 2))
-
-        assert (found, embedder.texts) == (["r90", "r0"], [])
-
-    @pytest.mark.parametrize(("k", "verdict"), [(-1, None), (1, "right")])
-    def test_senseless_arguments_are_refused(
-        self, tmp_path: Path, k: int, verdict: Verdict | None
-    ) -> None:
-        memory = self.filled(tmp_path, {"0": 1})
-
-        with pytest.raises(ValueError, match=str(k) if k < 0 else str(verdict)):
-            memory.search("0", k, verdict)
-        with pytest.raises(ValueError, match=str(k) if k < 0 else str(verdict)):
-            memory.recent(k, verdict)
 
     # -- feedback
 

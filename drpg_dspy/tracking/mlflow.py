@@ -105,6 +105,7 @@ class MLflowTracker(Tracker):
         self.run_id = ""
         self._uri = str(tracking_uri or mlflow.get_tracking_uri())
         self._client: Any = None
+        self._begun = ""
         self._registry: PolicyRegistry | None = None
         self._run = RunInfo("")
         self._best: dict[str, Any] = {}
@@ -128,11 +129,16 @@ class MLflowTracker(Tracker):
 
         self._client = MlflowClient(tracking_uri=self._uri)
         self._run = run
-        found = self._find_run(run.resume_token)
+        # A start that failed half-way is repeated with the run that it made.
+        found = self._find_run(run.resume_token or self._begun)
         if found is None:
             found = self._create_run(run)
+            self._begun = found.info.run_id
         else:
             self._client.update_run(found.info.run_id, status="RUNNING")
+        if found.info.run_id != run.resume_token:
+            self._log_params(found.info.run_id, run.params)
+        self._begun = ""
         self.run_id = found.info.run_id
         self._best = json.loads(found.data.tags.get(_BEST_TAG, "{}"))
         self._best_shown = self._best
@@ -207,7 +213,6 @@ class MLflowTracker(Tracker):
         return found
 
     def _create_run(self, run: RunInfo) -> Any:
-        from mlflow.entities import Param
         from mlflow.tracking.context.registry import resolve_tags
 
         tags = {
@@ -216,19 +221,19 @@ class MLflowTracker(Tracker):
             "mlflow.note.content": _NOTE.format(name=run.name),
             **(self.tags or {}),
         }
-        created = self._client.create_run(
+        return self._client.create_run(
             self._experiment_id(),
             run_name=storable(self.run_name or run.name, 250),
             tags={key: storable(str(value), 5_000) for key, value in tags.items()},
         )
-        params = [
-            Param(key, storable(str(value), _MAX_PARAM))
-            for key, value in _keyed(run.params).items()
-        ]
+
+    def _log_params(self, run_id: str, values: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        params = [Param(k, storable(str(v), _MAX_PARAM)) for k, v in _keyed(values).items()]
         for begin in range(0, len(params), _PARAMS_PER_BATCH):
             part = params[begin : begin + _PARAMS_PER_BATCH]
-            self._client.log_batch(created.info.run_id, params=part, synchronous=True)
-        return created
+            self._client.log_batch(run_id, params=part, synchronous=True)
 
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException

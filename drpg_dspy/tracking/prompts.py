@@ -293,11 +293,18 @@ class PolicyRegistry:
         return None
 
     def _registered(self, name: str) -> dict[int, int]:
-        found = self.client.search_model_versions(
+        query = (
             f"name = '{name}' AND tags.`drpg.run_id` = '{self.run_id}' "
             f"AND tags.`{IS_PROMPT_TAG}` = 'true'"
         )
-        return {int(mv.tags["drpg.version"]): int(mv.version) for mv in found}
+        numbers: dict[int, int] = {}
+        page = None
+        while True:
+            found = self.client.search_model_versions(query, page_token=page)
+            numbers |= {int(mv.tags["drpg.version"]): int(mv.version) for mv in found}
+            page = found.token
+            if not page:
+                return numbers
 
     def _link_tag(self, earlier: int) -> dict[str, str]:
         share = LINKED_BACK // max(1, len(self._names))

@@ -25,7 +25,7 @@ def test_a_run_shows_its_figures_and_one_line_for_each_step(drpg: Drpg) -> None:
     out = drpg("show", "first").stdout
 
     assert "4 right of 5" in out
-    table = out.partition("step  ")[2].splitlines()[1:]
+    table = out.partition("step  ")[2].strip().splitlines()[1:]
     assert [line.split()[:2] for line in table] == [
         ["1", "✗"], ["2", "✓"], ["3", "✓"], ["4", "✓"], ["5", "✓"],
     ]  # fmt: skip

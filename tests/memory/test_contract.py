@@ -2,12 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from drpg_dspy.memory import Embedder, Memory, SQLiteMemory
 from drpg_dspy.testing.memory_contract import MemoryContract
-
-pytest.register_assert_rewrite("drpg_dspy.testing.memory_contract")
 
 
 class TestSQLiteMemory(MemoryContract):

@@ -224,6 +224,24 @@ def test_a_call_that_failed_after_it_went_through_makes_no_second_version(
     assert len(all_versions(client, "first.predict.policy")) == 3
 
 
+def test_a_start_that_failed_half_way_leaves_no_second_run(mlflow_uri, client, monkeypatch) -> None:
+    log, failed = mlflow.MlflowClient.log_batch, []
+
+    def fail_once(self, *args, **kwargs):
+        if not failed:
+            failed.append(True)
+            raise ConnectionError("away")
+        return log(self, *args, **kwargs)
+
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", fail_once)
+    tracker = MLflowTracker("exp", tracking_uri=mlflow_uri)
+    with pytest.raises(ConnectionError):
+        tracker.start(RunInfo("first", {"k": 4}))
+    run_id = tracker.start(RunInfo("first", {"k": 4}))
+    assert client.get_run(run_id).data.params == {"k": "4"}
+    assert len(client.search_runs([client.get_experiment_by_name("exp").experiment_id])) == 1
+
+
 def test_two_learners_and_a_foreign_prompt_never_share_versions(
     memory, play, mlflow_uri, client
 ) -> None:

@@ -1,0 +1,195 @@
+"""How a learner answers: under one snapshot of a policy, with everything put on record."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dspy
+
+from drpg_dspy.injection import record_trace, use_guidance
+from drpg_dspy.memory import Memory
+from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
+from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.types import Guidance, ProgramCard, Rollout
+from drpg_dspy.usage import meter
+
+__all__ = ["Answering"]
+
+logger = logging.getLogger(__name__)
+
+
+class Answering:
+    """The answering half of :class:`~drpg_dspy.online.learner.OnlinePolicyOptimizer`."""
+
+    program: dspy.Module
+    optimizer: OnlineOptimizer
+    memory: Memory
+    card: ProgramCard
+    _last: contextvars.ContextVar[str]
+    _last_anywhere: str
+
+    _notify: Callable[[], None]
+    _refresh_state: Callable[[], None]
+    learn_from_labels: Callable[[Rollout, Any, Any], None]
+
+    def forward(self, *args: Any, labels: Any = None, **kwargs: Any) -> Any:
+        """Answer as the program does; the prediction carries ``rollout_id``.
+
+        A policy writer that fails does not take the answer down: the call runs without a policy,
+        and ``propose_failed`` is counted in its rollout.
+
+        Args:
+            *args, **kwargs: The program's own arguments.
+            labels: What the metric compares with (a mapping or ``dspy.Example``). The call is
+                then judged and learned from at once. Never shown to the program.
+        """
+        call = ProgramCall(self.program, args, kwargs)
+        rollout, outcome = self._answer(call, self._propose_or_plain(call.inputs))
+        return self._deliver(rollout, outcome, labels)
+
+    async def aforward(self, *args: Any, labels: Any = None, **kwargs: Any) -> Any:
+        """Answer asynchronously; see :meth:`forward`."""
+        call = ProgramCall(self.program, args, kwargs)
+        guidance = await asyncio.to_thread(self._propose_or_plain, call.inputs)
+        with (
+            use_guidance(guidance, program=self.program),
+            record_trace() as trace,
+            meter() as usage,
+        ):
+            outcome = await run_async(call)
+        key = self.card.key(call.inputs)
+        rollout = call.rollout(outcome, guidance, trace, usage.total(), key)
+        rollout = await asyncio.to_thread(self.record_one, rollout)
+        self._last.set(rollout.id)  # the thread above had a context of its own
+        # Judging and learning may call an LM; the event loop goes on meanwhile.
+        return await asyncio.to_thread(self._deliver, rollout, outcome, labels)
+
+    def predict_one(
+        self, inputs: Mapping[str, Any], *, rollout_id: str | None = None, step: int = 0
+    ) -> Rollout:
+        """Answer one input and return the whole record instead of the prediction.
+
+        Failures do not raise: the rollout says what happened (``rollout.error``), also when it
+        was the policy writer that failed.
+
+        Args:
+            inputs: The program's arguments, without labels.
+            rollout_id: A name for it; by default a new one.
+            step: Its place in a stream, from 1; 0 = the number of the call.
+
+        Raises:
+            StorageError: An input or output cannot be recorded.
+        """
+        return self.record_one(self.attempt_one(inputs, rollout_id=rollout_id, step=step)[0])
+
+    def attempt_one(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        rollout_id: str | None = None,
+        step: int = 0,
+        guidance: Guidance | None = None,
+    ) -> tuple[Rollout, Exception | None]:
+        """Answer one input as :meth:`predict_one` does, and record nothing.
+
+        Lets a runner look at a failure and try again before :meth:`record_one`.
+
+        Args:
+            inputs, rollout_id, step: As for :meth:`predict_one`.
+            guidance: A policy and examples at hand; ``None`` = propose them.
+
+        Returns:
+            The rollout, and what was raised where it failed.
+        """
+        call = ProgramCall(self.program, (), dict(inputs), rollout_id or "", step)
+        failure = None
+        with meter() as usage:
+            try:
+                guidance = guidance or self.propose(call.inputs)
+            except Exception as error:  # noqa: BLE001 - one example may fail, the stream goes on
+                failure = error
+        if guidance is None:
+            guidance = Guidance(counts={"propose_failed": 1}, usage=usage.total())
+            key = self.card.key(call.inputs)
+            return call.rollout(Outcome(error=failure), guidance, key=key), failure
+        rollout, outcome = self._run(call, guidance)
+        return rollout, outcome.error
+
+    def record_one(self, rollout: Rollout) -> Rollout:
+        """Write a rollout into memory and tell the tracker; see :meth:`attempt_one`."""
+        rollout = self.memory.record(rollout)
+        self._last.set(rollout.id)
+        self._last_anywhere = rollout.id
+        self._notify()
+        return rollout
+
+    def propose(self, inputs: Mapping[str, Any]) -> Guidance:
+        """Return the policy and examples that a call with these inputs would get now."""
+        self._refresh_state()
+        return self.optimizer.propose(inputs, self.memory)
+
+    @property
+    def last_rollout_id(self) -> str:
+        """Id of the rollout made last in this thread or task; else of the last one anywhere.
+
+        For programs that return something other than a ``dspy.Prediction``.
+        """
+        return self._last.get() or self._last_anywhere
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "program" not in self.__dict__:
+            raise AttributeError(name)
+        value = getattr(self.__dict__["program"], name)
+        return self._lend(value) if inspect.ismethod(value) else value
+
+    def _lend(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Run another method of the program under a policy, as a rollout of its own."""
+
+        @functools.wraps(method)
+        def lent(*args: Any, **kwargs: Any) -> Any:
+            call = ProgramCall(method, args, kwargs)
+            rollout, outcome = self._answer(call, self._propose_or_plain(call.inputs))
+            return self._deliver(rollout, outcome, None)
+
+        return lent
+
+    def _propose_or_plain(self, inputs: Mapping[str, Any]) -> Guidance:
+        try:
+            return self.propose(inputs)
+        except Exception as error:  # noqa: BLE001 - an answer without a policy beats no answer
+            logger.warning(
+                "No policy for this call, it runs as the plain program: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return Guidance(counts={"propose_failed": 1})
+
+    def _answer(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
+        rollout, outcome = self._run(call, guidance)
+        return self.record_one(rollout), outcome
+
+    def _run(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
+        with (
+            use_guidance(guidance, program=self.program),
+            record_trace() as trace,
+            meter() as usage,
+        ):
+            outcome = call.run()
+        key = self.card.key(call.inputs)
+        return call.rollout(outcome, guidance, trace, usage.total(), key), outcome
+
+    def _deliver(self, rollout: Rollout, outcome: Outcome, labels: Any) -> Any:
+        self._last.set(rollout.id)  # again: recording may have happened in another thread
+        if outcome.error is not None:
+            raise outcome.error
+        if isinstance(outcome.result, dspy.Prediction):
+            outcome.result.rollout_id = rollout.id
+        if labels is not None:
+            self.learn_from_labels(rollout, labels, outcome.result)
+        return outcome.result

@@ -1,0 +1,184 @@
+"""How a learner learns: one verdict, one transaction, from any thread or process."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dspy
+
+from drpg_dspy.exceptions import StorageError
+from drpg_dspy.judging import judge, to_feedback
+from drpg_dspy.memory import Memory
+from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.types import Experience, Feedback, Rollout
+from drpg_dspy.usage import meter
+
+__all__ = ["Learning"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_COMMIT_TRIES = 8
+
+
+class Learning:
+    """The learning half of :class:`~drpg_dspy.online.learner.OnlinePolicyOptimizer`."""
+
+    optimizer: OnlineOptimizer
+    memory: Memory
+    metric: Callable[..., Any] | None
+    _learning: threading.RLock
+    _state_version: int
+
+    _notify: Callable[[], None]
+
+    def feedback(
+        self,
+        rollout_id: str,
+        score: Any = None,
+        text: str = "",
+        *,
+        labels: Any = None,
+        id: str = "",
+        author: str = "person",
+    ) -> None:
+        """Say how good an answer was, now or next week, from any thread or process.
+
+        The last word stands: feedback for the same rollout again is a revision.
+
+        Args:
+            rollout_id: The prediction's ``rollout_id``.
+            score: A bool or a number in [0, 1]; NaN = not judged.
+            text: What was wrong or right, in words.
+            labels: Instead of a score: what the learner's metric compares with.
+            id: Names this piece of feedback; sent again with the same content it changes nothing.
+            author: Who says so.
+
+        Raises:
+            UnknownRollout: No such rollout in this memory.
+            ValueError: Neither or both of score and labels, or a score out of range.
+        """
+        if (score is None) == (labels is None):
+            raise ValueError("Give either score= or labels=, and not both.")
+        if labels is not None:
+            rollout = self.memory.rollout(rollout_id)
+            verdict = self._judge(rollout, labels, rollout.answer)
+        else:
+            verdict = Feedback(score, text=text, id=id, author=author)
+        self.learn_one(rollout_id, verdict)
+
+    def retract(self, rollout_id: str) -> None:
+        """Take back the feedback of a rollout; what was learned from it leaves the memory.
+
+        Raises:
+            UnknownRollout: No such rollout in this memory.
+        """
+        with self._learning:
+            self.memory.retract(rollout_id)
+        self._notify()
+
+    def learn_one(self, rollout: Rollout | str, feedback: Feedback | Any) -> None:
+        """Learn from one verdict. Returns nothing; the learner's state changes.
+
+        Feedback that does not teach (NaN, uninformative) and feedback on a failed rollout is
+        recorded and counted, and nothing is learned from it. When the optimizer fails on it
+        (a dead policy LM), the verdict is kept all the same and the failure stands beside it.
+
+        Args:
+            rollout: The rollout or its id.
+            feedback: A :class:`~drpg_dspy.types.Feedback`, or anything that a metric returns.
+        """
+        verdict = to_feedback(feedback)
+        with self._learning:
+            record = self.memory.rollout(rollout if isinstance(rollout, str) else rollout.id)
+            if _same(verdict, self.memory.feedback(record.id)):
+                return
+            for _ in range(_MAX_COMMIT_TRIES):
+                if self._learn(record, verdict):
+                    break
+            else:
+                raise StorageError(
+                    f"Another process kept changing the optimizer's state while rollout "
+                    f"{record.id!r} was learned from ({_MAX_COMMIT_TRIES} tries); "
+                    "the feedback is not recorded, send it again."
+                )
+        self._notify()
+
+    def _learn(self, rollout: Rollout, verdict: Feedback) -> bool:
+        self._refresh_state()
+        stateful = _is_stateful(self.optimizer)
+        state = None
+        if verdict.teaches and not rollout.failed:
+            experience = Experience(rollout, verdict, self.memory.is_correct(verdict))
+            with meter() as usage:
+                try:
+                    self.optimizer.update(experience, self.memory)
+                except Exception as error:  # noqa: BLE001 - the verdict must not be lost
+                    logger.warning(
+                        "The verdict on %s is kept, but nothing was written from it: %s: %s",
+                        rollout.id,
+                        type(error).__name__,
+                        error,
+                    )
+                    self.memory.discard()
+                    verdict = dataclasses.replace(verdict, error=f"{type(error).__name__}: {error}")
+            verdict = dataclasses.replace(verdict, usage=verdict.usage + usage.total())
+            state = self.optimizer.state_dict() if stateful else None
+        written = self.memory.commit(
+            rollout.id,
+            verdict,
+            state=state,
+            if_state_version=self._state_version if state is not None else None,
+        )
+        if written and state is not None:
+            self._state_version += 1
+        elif not written:
+            self.memory.discard()
+            self._state_version = -1
+        return written
+
+    def learn_from_labels(self, rollout: Rollout, labels: Any, prediction: Any) -> None:
+        """Judge a prediction by the metric and learn from the verdict.
+
+        Args:
+            rollout: Its record.
+            labels: What the metric compares with.
+            prediction: What the program returned.
+        """
+        self.learn_one(rollout, self._judge(rollout, labels, prediction))
+
+    def _judge(self, rollout: Rollout, labels: Any, prediction: Any) -> Feedback:
+        if self.metric is None:
+            raise ValueError(
+                "labels were given but this learner has no metric; construct it with metric=, "
+                "or call feedback(rollout_id, score=…)."
+            )
+        given = dict(labels.items()) if hasattr(labels, "items") else {"label": labels}
+        example = dspy.Example(**{**rollout.inputs, **given}).with_inputs(*rollout.inputs)
+        return judge(self.metric, example, prediction)
+
+    def _refresh_state(self) -> None:
+        if not _is_stateful(self.optimizer):
+            return
+        with self._learning:
+            state, version = self.memory.state()
+            if version != self._state_version:
+                if version:
+                    self.optimizer.load_state_dict(state)
+                self._state_version = version
+
+
+def _same(new: Feedback, standing: Feedback | None) -> bool:
+    """Tell whether feedback says what stands already; sent twice, it counts once."""
+    if standing is None:
+        return False
+    bare = dataclasses.replace(standing, usage=new.usage, error=new.error)
+    # repr, because NaN differs from itself.
+    return repr(new) == repr(bare)
+
+
+def _is_stateful(optimizer: OnlineOptimizer) -> bool:
+    return type(optimizer).state_dict is not OnlineOptimizer.state_dict
