@@ -81,9 +81,9 @@ def measure(folder: Path, steps: int, think: float, drain: bool) -> dict[str, An
         writer = BackgroundWriter(memory, tracker, RunInfo("tracking-cost", routes=("predict",)))
         tracked = run(memory, steps, think, writer.notify)
         behind = writer.behind()
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         complete = writer.close(timeout=1200 if drain else 0)
-        drained = time.perf_counter() - began
+        drained, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {
         "steps": steps,
         "think_s": think,
@@ -93,6 +93,7 @@ def measure(folder: Path, steps: int, think: float, drain: bool) -> dict[str, An
         "added_p50_ms": round(statistics.median(tracked) - statistics.median(plain), 3),
         "events_behind_at_the_end": behind,
         "drain_s": round(drained, 1) if drain else None,
+        "drain_cpu_s": round(cpu, 1) if drain else None,
         "complete": complete,
         "failures": writer.failures,
         "load_average": round(os.getloadavg()[0], 1),

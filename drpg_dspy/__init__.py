@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
-from drpg_dspy.online import OnlinePolicyOptimizer
-from drpg_dspy.optimizers import (
-    DRPG,
-    CaseWriter,
-    OnlineOptimizer,
-    SelfStreamICL,
-    SetWriter,
-    ZeroShot,
-)
-from drpg_dspy.types import (
-    Experience,
-    Feedback,
-    Guidance,
-    Policy,
-    PolicyField,
-    Rollout,
-    Rule,
-    ShotsField,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drpg_dspy.online import OnlinePolicyOptimizer
+    from drpg_dspy.optimizers import (
+        DRPG,
+        CaseWriter,
+        OnlineOptimizer,
+        SelfStreamICL,
+        SetWriter,
+        ZeroShot,
+    )
+    from drpg_dspy.tracking import JSONLTracker, MLflowTracker
+    from drpg_dspy.types import (
+        Experience,
+        Feedback,
+        Guidance,
+        Policy,
+        PolicyField,
+        Rollout,
+        Rule,
+        ShotsField,
+    )
 
 __version__ = "0.1.0"
+
+# Names are looked up on first use: `drpg --help` need not wait for DSPy to be imported.
+_HOMES = {
+    "CaseWriter": "optimizers",
+    "DRPG": "optimizers",
+    "Experience": "types",
+    "Feedback": "types",
+    "Guidance": "types",
+    "JSONLTracker": "tracking",
+    "MLflowTracker": "tracking",
+    "OnlineOptimizer": "optimizers",
+    "OnlinePolicyOptimizer": "online",
+    "Policy": "types",
+    "PolicyField": "types",
+    "Rollout": "types",
+    "Rule": "types",
+    "SelfStreamICL": "optimizers",
+    "SetWriter": "optimizers",
+    "ShotsField": "types",
+    "ZeroShot": "optimizers",
+}
 
 __all__ = [
     "DRPG",
@@ -30,6 +56,8 @@ __all__ = [
     "Experience",
     "Feedback",
     "Guidance",
+    "JSONLTracker",
+    "MLflowTracker",
     "OnlineOptimizer",
     "OnlinePolicyOptimizer",
     "Policy",
@@ -41,3 +69,15 @@ __all__ = [
     "ShotsField",
     "ZeroShot",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -11,7 +11,7 @@ loses there.
 Paper:      none; written for this project.
 Licence:    Apache-2.0, databases and questions alike.
 Source:     the package itself: :mod:`programs.house_rules_data`. Nothing is downloaded.
-Sizes:      255 questions on 3 SQLite databases (webshop, roastery, cafes) of 320 to 540 rows.
+Sizes:      230 questions on 3 SQLite databases (webshop, roastery, cafes) of 320 to 540 rows.
 Example:    db_id     cafes
             db_schema cafe(id INTEGER PRIMARY KEY, name TEXT, …, rent INTEGER) …
             question  What is the total rent of all cafés?
@@ -65,19 +65,26 @@ __all__ = [
 ]
 
 ORACLE_POLICY = """\
-- Amounts of money are stored in cents: report euros by dividing by 100.0.
+- If you read customer, product, supplier or staff, add deleted_at IS NULL.
+- If you read orders, delivery or booking, add status <> 'X'.
+- If the answer is a price, amount, cost, rent, wage or fee, divide by 100.0: rent / 100.0.
+- If the answer is a person's name, write first_name || ' ' || last_name.
+- If the question names a month: October 2024 is day LIKE '202410%'.
+- If the question names a fiscal year: fiscal 2024 is day BETWEEN '20240401' AND '20250331'.
+- If the question says per or each, select the number first, then the group.
 """
-"""What a perfect learner would find: an upper bound for any policy, never shown to a run."""
+"""What a perfect learner would find, for measuring how far a policy can help; never shown to a
+run. One rule for each convention, as short conditions, which a small model follows best."""
 
 
 class WriteSQL(dspy.Signature):
-    """You write SQLite queries for the people of a company who ask about its data."""
+    """Write one SQLite query that answers the question and follows the policy, if any."""
 
     db_schema: str = dspy.InputField(desc="The tables of the database.")
     examples: str = ShotsField()
     policy: str = PolicyField()
     question: str = dspy.InputField()
-    sql: str = dspy.OutputField(desc="One SQLite query that answers the question, nothing else.")
+    sql: str = dspy.OutputField(desc="One SQLite query, nothing else.")
 
 
 class HouseRules(dspy.Module):

@@ -101,11 +101,14 @@ def _outcome(
         word = "more" if difference > 0 else "less"
         points = f"{100 * abs(difference):.1f} points"
         verdict = f"{names[1]} scored {points} {word} than {names[0]} in this run."
+    if fixed == broken == 0:
+        return f"{heading(verdict)}\nNo question's verdict differs."
     chance = _sign_test(fixed, broken)
     return (
         f"{heading(verdict)}\nOnly {names[1]} got {plural(fixed, 'question')} right, only "
         f"{names[0]} {plural(broken, 'question')} (exact McNemar test, two-sided: "
-        f"p = {chance:.2f}{'; chance alone may do that' if chance > _CHANCE else ''})."
+        f"p {f'= {chance:.3f}' if chance >= 0.001 else '< 0.001'}"
+        f"{'; chance alone may do that' if chance > _CHANCE else ''})."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from drpg_dspy.cli.app import Command
-from drpg_dspy.cli.layout import heading
+from drpg_dspy.cli.layout import columns, heading
 
 __all__ = ["SETTINGS", "DemoSettings", "demo"]
 
@@ -74,6 +74,8 @@ def demo(limit: int | None, lm: str | None, fast: bool, mlflow: bool | None) -> 
         click.echo(heading(f"\n{_PLAN[method].format(n=questions)}"), err=True)
         _run(name, _options(method, spec, embedder, questions, mlflow))
     _report(mlflow)
+    if spec == _FAST_LM:
+        click.echo("\nA scripted model answered: these figures say nothing about any real one.")
 
 
 _PLAN = {
@@ -137,8 +139,11 @@ def _report(mlflow: bool | None) -> None:
         click.echo(heading("\nWhat this run measured\n"))
         click.echo(compare_text(("zero-shot", baseline), ("DRPG", learned)))
     click.echo(heading("\nLook at next"))
-    click.echo(f"  drpg show {after}               every step; add --step 12 for one in full")
-    click.echo(f"  drpg policy log {after}         how the policy changed, and from which cases")
-    click.echo(f"  drpg show {after} --html demo.html   the same as a page")
+    next_steps = [
+        (f"  drpg show {after}", "every step; add --step 12 for one in full"),
+        (f"  drpg policy log {after}", "how the policy changed, and from which cases"),
+        (f"  drpg show {after} --html demo.html", "the same as one page"),
+    ]
     if mlflow is not False and runs.has_mlflow():
-        click.echo("  mlflow ui                         curves and policy versions (drpg-demo)")
+        next_steps.append(("  mlflow ui", "curves and policy versions (experiment drpg-demo)"))
+    click.echo(columns(next_steps))

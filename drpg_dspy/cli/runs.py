@@ -179,7 +179,7 @@ def execute(
     limits = Budget(**budget)
     click.echo(f"{folder.name}: {folder.path}", err=True)
     with open_learner(folder, stream) as learner:
-        status = "failed: see the run's log"
+        status = "failed: the run's status says why"
         try:
             summary = run_stream(
                 learner,
@@ -193,9 +193,6 @@ def execute(
             status = f"stopped: {summary.stopped}" if summary.stopped else "finished"
         except KeyboardInterrupt:
             status = "stopped: interrupted"
-            raise
-        except Exception as error:
-            status = f"failed: {type(error).__name__}"
             raise
         finally:
             if folder.config.extra.get("mlflow"):

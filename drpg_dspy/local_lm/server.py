@@ -169,6 +169,9 @@ def _start(settings: ServerSettings, api_key: str) -> Any:
     params.n_threads_http = 16  # requests that wait for their turn hold one each
     params.cache_prompt = True
     params.cache_ram_mib = 1024  # prompts kept beside the slots; llama.cpp's 8 GiB is for servers
+    # Weights repacked for the CPU cost the same time per token here, load slower, and cannot be
+    # shared: without them all processes map one copy of the file.
+    params.no_extra_bufts = True
     params.verbosity = -1
     params.ui = params.endpoint_slots = params.endpoint_props = False
     try:

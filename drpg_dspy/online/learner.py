@@ -93,6 +93,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         self._learning = threading.RLock()
         self._state_version = -1
         self._writer: BackgroundWriter | None = None
+        self._closed = False
         self._last: contextvars.ContextVar[str] = contextvars.ContextVar("last_rollout", default="")
         self._last_anywhere = ""
         self.run_params: dict[str, Any] = {}
@@ -178,6 +179,9 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
 
     def close(self, status: str = "finished", timeout: float = 60.0) -> None:
         """Send what the tracker has not seen yet and close the memory's files."""
+        if self.tracker is not None and not self._closed and self.memory.events(limit=1):
+            self._notify()  # also what an earlier process could not send
+        self._closed = True
         if self._writer is not None:
             self._writer.close(timeout=timeout, status=status)
             self._writer = None

@@ -76,10 +76,29 @@ class Written:
 
 
 class PolicyWriter(ABC):
-    """Turns retrieved cases into rules."""
+    """Turns retrieved cases into rules.
+
+    Args:
+        max_rules: A policy holds at most this many rules, at least 1 (the paper: five).
+        max_rule_chars: Each is at most this long, at least 20.
+
+    Attributes:
+        calls_to_propose, calls_to_learn: Bounds on LM calls for a question and for a verdict.
+    """
 
     calls_to_propose: ClassVar[int] = 0
     calls_to_learn: ClassVar[int] = 0
+
+    def __init__(self, max_rules: int = MAX_RULES, max_rule_chars: int = MAX_RULE_CHARS) -> None:
+        if max_rules < 1:
+            raise ValueError(f"max_rules must be at least 1, got {max_rules!r}.")
+        if max_rule_chars < 20:
+            raise ValueError(f"max_rule_chars must be at least 20, got {max_rule_chars!r}.")
+        self.max_rules = max_rules
+        self.max_rule_chars = max_rule_chars
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.max_rules}, {self.max_rule_chars})"
 
     @abstractmethod
     def write(
@@ -103,17 +122,9 @@ class SetWriter(PolicyWriter):
 
     The policy is a function of the cases, the previous policy where it is shown, and the LM:
     at temperature 0 the same evidence gives the same policy, so replies are kept and reused.
-
-    Args:
-        max_rules: At most this many rules (the paper: five).
-        max_rule_chars: Each at most this long.
     """
 
     calls_to_propose: ClassVar[int] = 1
-
-    def __init__(self, max_rules: int = MAX_RULES, max_rule_chars: int = MAX_RULE_CHARS) -> None:
-        self.max_rules = max_rules
-        self.max_rule_chars = max_rule_chars
 
     def write(
         self,
@@ -165,17 +176,9 @@ class CaseWriter(PolicyWriter):
     wrong cases nearest to it: rules that several of them lead to come first, then nearer cases.
     One short LM call for each failure and none for each question; every rule names the cases
     that it came from.
-
-    Args:
-        max_rules: At most this many rules in a policy.
-        max_rule_chars: Each at most this long.
     """
 
     calls_to_learn: ClassVar[int] = 1
-
-    def __init__(self, max_rules: int = MAX_RULES, max_rule_chars: int = MAX_RULE_CHARS) -> None:
-        self.max_rules = max_rules
-        self.max_rule_chars = max_rule_chars
 
     def learn(
         self, experience: Experience, view: CaseView, card: ProgramCard, memory: MemoryView

@@ -56,7 +56,7 @@ class MLflowTracker(Tracker):
       before it, and its run. Alias ``current`` is the version last in force, ``best`` the one in
       force when the rolling score peaked (over 50 verdicts; a shorter stream is decided at its
       end, from 10 verdicts on). ``champion`` is left to people.
-    * A version's page links to its run (the first 50, the best, the last and every
+    * A version's page links to its run (the first 20, the best, the last and every
       ``link_every``-th; all others name it), and the run's page to the milestones.
     * At the end the whole history (``history.jsonl``) and a step inspector
       (``inspector.html``) become artifacts.

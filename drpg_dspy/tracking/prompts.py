@@ -46,7 +46,7 @@ MAX_LINKS = 100
 """Versions linked to a run, at most. MLflow cuts the tag that holds them at 8,000 characters
 (about 166 versions) and cannot read it any more from then on."""
 
-LINKED_BACK = 50
+LINKED_BACK = 20
 """Versions that link to their run, at first: the run's page lists each of them, so a long run
 links only every so many from then on. All others name their run without a link."""
 

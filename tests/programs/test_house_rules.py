@@ -23,7 +23,7 @@ CONVENTIONS = {
 }  # fmt: skip
 PAIRS = house_rules.read_pairs()
 # The rows that most conventions leave out are asked for by name.
-INCLUSIVE = re.compile(r"\b(included|including|counting|deleted|cancelled|ever|former|drop)\b")
+INCLUSIVE = re.compile(r"\b(included|including|counting|deleted|cancelled|ever|former|dropped)\b")
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ class TestPairs:
         assert len(pair["note"]) < 320
 
     def test_there_are_about_two_hundred_and_no_question_twice(self) -> None:
-        assert 200 <= len(PAIRS) <= 250
+        assert 200 <= len(PAIRS) <= 240
         assert len({pair["question"].lower() for pair in PAIRS}) == len(PAIRS)
         assert len({pair["id"] for pair in PAIRS}) == len(PAIRS)
 
@@ -170,7 +170,7 @@ class TestPairs:
         self, files: dict[str, Path]
     ) -> None:
         money = [pair for pair in PAIRS if ") / 100.0" in pair["query"]]
-        assert len(money) >= 20
+        assert len(money) >= 8
         for pair in money:
             inside = pair["query"].replace(") / 100.0", " / 100.0)")
             assert same(
@@ -196,7 +196,7 @@ class TestPairs:
             for convention, sign in signs.items():
                 if convention in pair["conventions"]:
                     assert sign in pair["note"], pair["id"]
-            assert "SELECT" not in pair["note"]
+            assert pair["query"] not in pair["note"]
 
     @pytest.mark.parametrize("order", ["of the file", "of seed 42"])
     def test_every_convention_comes_early_and_often(self, order: str) -> None:

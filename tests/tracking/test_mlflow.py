@@ -303,6 +303,21 @@ def test_the_page_of_a_long_run_links_to_few_versions(mlflow_uri, client) -> Non
     assert 10 < len(numbers) <= MAX_LINKS
 
 
+def test_the_first_the_best_and_the_last_version_link_to_their_run(
+    memory, play, mlflow_uri, client
+) -> None:
+    from drpg_dspy.tracking.prompts import LINKED_BACK, RUNS_UI_TAG
+
+    for n in range(1, LINKED_BACK + 16):
+        play(memory, n, score=float(n < 25))
+    run_id = tell(memory, mlflow_uri, link_every=11, artifacts=False).run_id
+    versions = all_versions(client, "first.predict.policy")
+    linked = [int(v.version) for v in versions if v.tags.get(RUNS_UI_TAG) == run_id]
+    best = client.get_prompt_version_by_alias("first.predict.policy", "best").version
+    assert linked == sorted({*range(1, LINKED_BACK + 1), 22, 33, int(best), LINKED_BACK + 15})
+    assert all(run_id == v.tags["drpg.run_id"] for v in versions)
+
+
 def test_artifacts_can_be_left_out(memory, play, mlflow_uri, client) -> None:
     play(memory, 1)
     run_id = tell(memory, mlflow_uri, artifacts=False).run_id

