@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from step_overhead import DIMENSION, Table, clustered, fill, ours, question
+from step_overhead import DIMENSION, PARTS, Table, clustered, fill, ours, question
 
 from drpg_dspy.memory import SQLiteMemory
 
@@ -49,7 +49,7 @@ def read(path: Path, n: int, steps: int) -> dict[str, Any]:
             return self.vectors[[int(text.rsplit(" ", 1)[1]) - n for text in texts]]
 
     warm = SQLiteMemory(":memory:", Queries(queries))  # loads what libraries load on first use
-    parts: dict[str, list[float]] = {name: [] for name in ("search", "record", "commit", "total")}
+    parts: dict[str, list[float]] = {name: [] for name in PARTS}
     ours(warm, n, True, parts)
     warm.close()
     gc.collect()

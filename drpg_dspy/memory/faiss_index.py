@@ -130,6 +130,10 @@ class FaissIndex:
         for id in ids:
             self._labels.put(id, verdict)
 
+    def reserve(self, count: int, verdict: Verdict) -> None:
+        """Make room for ``count`` vectors at once, rather than little by little."""
+        self._parts[verdict].reserve(count)
+
     def remove(self, ids: Sequence[int]) -> None:
         """Remove ids; one that is not there is no error."""
         for verdict, part in self._parts.items():
@@ -186,12 +190,17 @@ class _Part:
         fine, lost = _rounded(turned, self._scale * _FINER, 32767)
         self._fine_error = max(self._fine_error, float(lost.max()))
         if stop > len(self._ids):
-            room = max(stop, start + start // 2, 256)
-            self._ids, ids_before = np.empty(room, dtype=np.int64), self._ids
-            self._fine, fine_before = np.empty((room, turned.shape[1]), np.int16), self._fine
-            self._ids[:start], self._fine[:start] = ids_before[:start], fine_before[:start]
+            self.reserve(max(stop, start + start // 2, 256))
         self._ids[start:stop], self._fine[start:stop] = ids, fine
         self._coarse.add(coarse)
+
+    def reserve(self, count: int) -> None:
+        for name in ("_ids", "_fine"):
+            before = getattr(self, name)
+            if count > len(before):
+                room = np.empty((count, *before.shape[1:]), dtype=before.dtype)
+                room[: len(self)] = before[: len(self)]
+                setattr(self, name, room)
 
     def remove(self, ids: Sequence[int]) -> None:
         gone = np.isin(self._ids[: len(self)], np.asarray(ids, dtype=np.int64))

@@ -10,7 +10,7 @@ import sqlite3
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ __all__ = ["Ledger"]
 
 _EXPERIENCES_KEPT = 1024
 _RANKINGS_KEPT = 32
-_LOAD_BATCH = 2048
+_LOAD_BATCH = 512
 
 Ranking = list[tuple[int, float]]
 
@@ -161,6 +161,8 @@ class Ledger:
         if embedder is None:
             return
         self._index = FaissIndex(embedder.dimension)
+        for verdict in get_args(Verdict):
+            self._index.reserve(self._labels.count(verdict), verdict)
         self._waiting.clear()
         self._rankings.clear()
         after = 0

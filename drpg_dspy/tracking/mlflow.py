@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +190,8 @@ class MLflowTracker(Tracker):
             outcome = status.partition(":")[0]
             ends = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
             self._client.set_tag(self.run_id, "drpg.status", storable(status, 5_000))
-            self._client.set_terminated(self.run_id, ends.get(outcome, "FINISHED"))
+            with _nothing_on_stdout():
+                self._client.set_terminated(self.run_id, ends.get(outcome, "FINISHED"))
 
     def _started(self) -> PolicyRegistry:
         if self._registry is None:
@@ -335,6 +338,21 @@ class MLflowTracker(Tracker):
 
     def _page(self, title: str) -> str:
         return inspector.render(self._run.history(), title, threshold=self._run.threshold)
+
+
+@contextmanager
+def _nothing_on_stdout() -> Iterator[None]:
+    """Keep MLflow from printing the run's address: stdout belongs to the program (``--json``)."""
+    name = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+    before = os.environ.get(name)
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def _shown(record: StepRecord) -> set[str]:

@@ -61,16 +61,16 @@ def _wait_until_up(address: str, process: subprocess.Popen) -> None:
     pytest.skip(f"mlflow server was not up within {_PATIENCE} s")
 
 
-def test_a_run_told_in_two_parts_over_http_is_whole(memory, play, server: str) -> None:
-    for n, text in enumerate(AWKWARD_TEXTS[:4], 1):
-        play(memory, n, rules=(text,))
+def test_a_run_told_in_two_parts_over_http_is_whole(memory, play, server: str, capsys) -> None:
     run_ids = []
-    for _ in range(2):
+    for part in (AWKWARD_TEXTS[:4], ("the last",)):
+        for n, text in enumerate(part, len(run_ids) * 4 + 1):
+            play(memory, n, rules=(text,))
         tracker = MLflowTracker("over http", tracking_uri=server)
         writer = BackgroundWriter(memory, tracker, RunInfo("net", {"k": 4}, ("predict",)))
         assert writer.close(), writer.failure_kinds
         run_ids.append(tracker.run_id)
-        play(memory, 5)
+    assert capsys.readouterr().out == ""
     client = mlflow.MlflowClient(tracking_uri=server)
     assert run_ids[0] == run_ids[1]
     run = client.get_run(run_ids[0])
