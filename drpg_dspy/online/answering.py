@@ -16,6 +16,7 @@ from drpg_dspy.injection import record_trace, use_guidance
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
 from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.tracking import Tracker
 from drpg_dspy.types import Guidance, ProgramCard, Rollout
 from drpg_dspy.usage import meter
 
@@ -31,6 +32,7 @@ class Answering:
     optimizer: OnlineOptimizer
     memory: Memory
     card: ProgramCard
+    tracker: Tracker | None
     _last: contextvars.ContextVar[str]
     _last_anywhere: str
 
@@ -126,6 +128,8 @@ class Answering:
         rollout = self.memory.record(rollout)
         self._last.set(rollout.id)
         self._last_anywhere = rollout.id
+        if self.tracker is not None:
+            self.tracker.on_rollout(rollout)  # while the call's own trace is still open
         self._notify()
         return rollout
 
