@@ -175,6 +175,9 @@ def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any
         started = time.perf_counter()
         memory.search(question(0), 1)
         build = time.perf_counter() - started
+        for i in rng.integers(n, size=200):  # a stream under way, not its first step
+            memory.search(question(i), SHOTS, "correct")
+            memory.search(question(i), SIDE, "wrong")
         faiss.omp_set_num_threads(1)  # one query: the faster setting for the peer, too
         gc.collect()
         ours_table.texts = peer_table.texts = 0
@@ -223,7 +226,7 @@ def recall(found: list[list[str]], n: int, vectors: np.ndarray, labels: np.ndarr
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--embed-ms", type=float, default=10.0, help="taken for one embedding")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

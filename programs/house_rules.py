@@ -65,16 +65,18 @@ __all__ = [
 ]
 
 ORACLE_POLICY = """\
-- If you read customer, product, supplier or staff, add deleted_at IS NULL.
-- If you read orders, delivery or booking, add status <> 'X'.
-- If the answer is a price, amount, cost, rent, wage or fee, divide by 100.0: rent / 100.0.
-- If the answer is a person's name, write first_name || ' ' || last_name.
-- If the question names a month: October 2024 is day LIKE '202410%'.
-- If the question names a fiscal year: fiscal 2024 is day BETWEEN '20240401' AND '20250331'.
-- If the question says per or each, select the number first, then the group.
+- For counts per group put the number first: SELECT COUNT(*), city.
+- People's names are one column: first_name || ' ' || last_name.
+- Days are text. October 2024 is day LIKE '202410%'. \
+Fiscal 2023 is day BETWEEN '20230401' AND '20240331', \
+fiscal 2024 is day BETWEEN '20240401' AND '20250331'.
+- Money is in cents. Divide price, amount, cost, rent, wage and fee by 100.0 to show euros.
+- In customer, product, supplier and staff never count deleted rows: deleted_at IS NULL.
+- In orders, delivery and booking never count cancelled rows: status <> 'X'.
 """
-"""What a perfect learner would find, for measuring how far a policy can help; never shown to a
-run. One rule for each convention, as short conditions, which a small model follows best."""
+"""What a perfect learner would find: a mark for how far one fixed policy can help, never shown to
+a run. Its wording was tried on the first 24 questions of the stream order with seed 42, with a
+1.5 B model that follows "never count …" far better than "add … if …"."""
 
 
 class WriteSQL(dspy.Signature):

@@ -55,15 +55,19 @@ class Embeddings:
             self._kept.clear()
             self._mended.clear()
 
-    def check(self, db: sqlite3.Connection) -> None:
+    def check(self, db: sqlite3.Connection) -> bool:
         """Refuse an embedder that did not make the file's vectors.
+
+        Returns:
+            Whether the file has any, and an embedder to compare them with.
 
         Raises:
             EmbedderMismatch: Names both, and the remedy.
         """
-        stored, given = identity(db), self.embedder
-        if stored is None or given is None:
-            return
+        given = self.embedder
+        stored = None if given is None else identity(db)
+        if given is None or stored is None:
+            return False
         if stored != (given.identity, given.dimension):
             raise EmbedderMismatch(
                 f"The vectors in {self.store.path} were made by {stored[0]!r} ({stored[1]} "
@@ -71,6 +75,7 @@ class Embeddings:
                 "dimensions). Open the memory with the first, or embed its texts anew with: "
                 f"drpg memory reindex {self.store.path}"
             )
+        return True
 
     def vector(self, text: str) -> np.ndarray:
         """Return the vector of a text: from the process, the file, or the embedder.
@@ -114,20 +119,23 @@ class Embeddings:
             db.execute("UPDATE texts SET vector = ? WHERE id = ?", (blob, found[0]))
         return int(found[0])
 
-    def read(self, db: sqlite3.Connection, texts: Collection[int]) -> dict[int, np.ndarray]:
-        """Return the vectors of the given text numbers, those that are whole."""
-        if self.embedder is None:
-            return {}
-        rows = _select(db, "SELECT id, vector FROM texts WHERE id IN", texts)
-        size = 4 * self.embedder.dimension
-        sized = [row for row in rows if row[1] is not None and len(row[1]) == size]
-        found = {id: self._mended[id] for id, _ in rows if id in self._mended}
-        if sized:
-            stacked = np.frombuffer(b"".join([row[1] for row in sized]), dtype=np.float32)
-            vectors = stacked.reshape(len(sized), -1)
-            good = is_whole(vectors).tolist()
-            found.update((row[0], vectors[i]) for i, row in enumerate(sized) if good[i])
-        return found
+    def read(self, db: sqlite3.Connection, texts: Collection[int]) -> tuple[list[int], np.ndarray]:
+        """Return those of the given text numbers whose vectors are whole, and the vectors."""
+        dimension = 0 if self.embedder is None else self.embedder.dimension
+        ids: list[int] = []
+        blobs: list[bytes] = []
+        for id, blob in _select(db, "SELECT id, vector FROM texts WHERE id IN", texts):
+            if id in self._mended:
+                blob = self._mended[id].tobytes()
+            if blob is not None and len(blob) == 4 * dimension:
+                ids.append(id)
+                blobs.append(blob)
+        vectors = np.frombuffer(b"".join(blobs), dtype=np.float32).reshape(len(ids), dimension)
+        whole = is_whole(vectors)
+        if not whole.all():
+            ids = [id for id, good in zip(ids, whole.tolist(), strict=True) if good]
+            vectors = vectors[whole]
+        return ids, vectors
 
     def mend(self, texts: Collection[int]) -> None:
         """Embed stored texts whose vectors are missing or damaged, and keep the vectors."""
@@ -157,9 +165,8 @@ class Embeddings:
         return embed(self.embedder, texts)
 
     def _claim(self, db: sqlite3.Connection) -> None:
-        if self.embedder is not None and identity(db) is None:
+        if not self.check(db) and self.embedder is not None:
             set_identity(db, self.embedder)
-        self.check(db)
 
     def _stored(self, key: bytes) -> np.ndarray | None:
         if self.embedder is None:

@@ -47,7 +47,7 @@ _FINER = 256.0
 """How much finer two bytes are than one."""
 
 _SPARE = 32
-"""Neighbours asked for beyond 3k; usually more than lie within the error."""
+"""Neighbours asked for beyond 6k; usually more than lie within the error."""
 
 
 class Labels:
@@ -124,9 +124,10 @@ class FaissIndex:
         """
         self.remove(ids)
         part = self._parts[verdict]
-        for start in range(0, len(ids), _BATCH):
-            batch = ids[start : start + _BATCH]
-            part.add(batch, self._rotation(vectors[start : start + _BATCH]))
+        with _one_thread():
+            for start in range(0, len(ids), _BATCH):
+                batch = ids[start : start + _BATCH]
+                part.add(batch, self._rotation(vectors[start : start + _BATCH]))
         for id in ids:
             self._labels.put(id, verdict)
 
@@ -139,7 +140,8 @@ class FaissIndex:
         for verdict, part in self._parts.items():
             gone = [id for id in ids if self._labels.get(id) == verdict]
             if gone:
-                part.remove(gone)
+                with _one_thread():
+                    part.remove(gone)
         for id in ids:
             self._labels.put(id, None)
 
@@ -216,7 +218,8 @@ class _Part:
         if len(self) <= k:
             return self._ids[: len(self)]
         places = self._screen(turned, k)
-        scores = (self._fine[places] * turned).sum(axis=1) / (self._scale * _FINER)
+        fine = self._fine[places].astype(np.float32)
+        scores = np.einsum("ij,j->i", fine, turned[0]) / (self._scale * _FINER)
         floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK)
         return np.asarray(self._ids[places[scores >= floor]])
 
@@ -224,7 +227,7 @@ class _Part:
         scale = 127.0 / max(float(np.abs(turned).max()), 1e-6)
         query, lost = _rounded(turned, scale, 127)
         error = self._coarse_error + float(lost[0]) * (1.0 + self._coarse_error) + _FLOAT_SLACK
-        wanted = 3 * k + _SPARE
+        wanted = 6 * k + _SPARE
         while True:
             wanted = min(len(self), wanted)
             scores, places = self._coarse.search(query, wanted)
@@ -236,8 +239,11 @@ class _Part:
 
 def _rounded(turned: np.ndarray, scale: float, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """Return scaled vectors in whole numbers (as floats), and the length that each lost."""
-    whole = np.clip(np.rint(turned * np.float32(scale)), -limit, limit)
-    return whole, np.linalg.norm(turned - whole / np.float32(scale), axis=1)
+    whole = np.rint(turned * np.float32(scale))
+    np.minimum(whole, limit, out=whole)
+    np.maximum(whole, -limit, out=whole)
+    lost = turned - whole / np.float32(scale)
+    return whole, np.sqrt(np.einsum("ij,ij->i", lost, lost))
 
 
 class _Rotation:
@@ -263,8 +269,8 @@ class _Rotation:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    # One query gives FAISS nothing to share out; idle OpenMP threads would spin, and in a
-    # forked child their pool does not exist.
+    # One query gives FAISS nothing to share out; idle OpenMP threads would spin or be waited
+    # for, and in a forked child their pool does not exist.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

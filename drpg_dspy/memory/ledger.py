@@ -18,12 +18,14 @@ from drpg_dspy.memory.base import Hit
 from drpg_dspy.memory.embeddings import Embeddings
 from drpg_dspy.memory.faiss_index import FaissIndex, Labels
 from drpg_dspy.memory.reading import EXPERIENCES
-from drpg_dspy.memory.rows import ROLLOUT_NUMBER, GuidanceLoader, decode_experience
+from drpg_dspy.memory.rows import ROLLOUT_NUMBER, SIZED, GuidanceLoader, decode_experience
 from drpg_dspy.types import Experience, Verdict
 
 __all__ = ["Ledger"]
 
-_EXPERIENCES_KEPT = 1024
+_KEPT_SIZE = 8_000_000
+"""Characters of the experiences kept decoded, those used last."""
+
 _RANKINGS_KEPT = 32
 _LOAD_BATCH = 512
 
@@ -53,7 +55,8 @@ class Ledger:
         self._index: FaissIndex | None = None
         self._texts = array("q")
         self._waiting: dict[int, int] = {}
-        self._kept: OrderedDict[int, Experience] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[Experience, int]] = OrderedDict()
+        self._kept_size = 0
         self._rankings: dict[tuple[bytes, Verdict | None], tuple[int, Ranking]] = {}
 
     def follow(self, db: sqlite3.Connection) -> None:
@@ -115,17 +118,20 @@ class Ledger:
     def hits(self, db: sqlite3.Connection, ranking: Ranking, guidance: GuidanceLoader) -> list[Hit]:
         """Return the experiences of a ranking."""
         missing = [seq for seq, _ in ranking if seq not in self._kept]
-        fetched: dict[int, Experience] = {}
         if missing:
             marks = ",".join("?" * len(missing))
             for row in db.execute(f"{EXPERIENCES} AND h.seq IN ({marks})", missing):
-                fetched[row[ROLLOUT_NUMBER]] = decode_experience(
-                    row, guidance, self._threshold, deferred=True
-                )
-        self._kept.update(fetched)
-        found = [Hit(self._kept[seq], similarity) for seq, similarity in ranking]
-        while len(self._kept) > _EXPERIENCES_KEPT:
-            self._kept.popitem(last=False)
+                experience = decode_experience(row, guidance, self._threshold, deferred=True)
+                size = sum(len(text) for text in row[SIZED] if text is not None)
+                self._kept[row[ROLLOUT_NUMBER]] = experience, size
+                self._kept_size += size
+        found = []
+        for seq, similarity in ranking:
+            found.append(Hit(self._kept[seq][0], similarity))
+            self._kept.move_to_end(seq)
+        while self._kept_size > _KEPT_SIZE:
+            _, (_, size) = self._kept.popitem(last=False)
+            self._kept_size -= size
         return found
 
     def _load_labels(self, db: sqlite3.Connection) -> None:
@@ -150,7 +156,8 @@ class Ledger:
             return
         self._rankings.clear()
         for seq in changed:
-            self._kept.pop(seq, None)
+            if seq in self._kept:
+                self._kept_size -= self._kept.pop(seq)[1]
         if self._index is not None:
             self._index.remove(list(changed))
             self._set_texts((seq, text) for seq, text in changed.items() if text is not None)
@@ -179,37 +186,37 @@ class Ledger:
         """Put experiences into the index, or note that their vectors are missing."""
         if self._index is None:
             return
-        vectors = self._embeddings.read(db, {self._texts[seq] for seq in seqs})
+        texts, vectors = self._embeddings.read(db, {self._texts[seq] for seq in seqs})
+        places = {text: place for place, text in enumerate(texts)}
+        zero = (~np.any(vectors, axis=1)).tolist()  # like no other: not put into the index
+        like_none = {text for text, alone in zip(texts, zero, strict=True) if alone}
         chosen: dict[Verdict, list[int]] = {"correct": [], "wrong": []}
         for seq in seqs:
             self._waiting.pop(seq, None)
             verdict, text = self._labels.get(seq), self._texts[seq]
-            if verdict is None:
+            if verdict is None or text in like_none:
                 continue
-            if text not in vectors:
-                self._waiting[seq] = text
-            elif vectors[text].any():  # a zero vector is like no other
+            if text in places:
                 chosen[verdict].append(seq)
+            else:
+                self._waiting[seq] = text
         for verdict, members in chosen.items():
             if members:
-                stacked = np.stack([vectors[self._texts[seq]] for seq in members])
-                self._index.add(members, stacked, verdict)
+                rows = [places[self._texts[seq]] for seq in members]
+                self._index.add(members, vectors[rows], verdict)
 
     def _similarities(
         self, db: sqlite3.Connection, seqs: np.ndarray, vector: np.ndarray
     ) -> np.ndarray:
         """Return exact inner products: in double precision, row by row, so equals are equal."""
-        texts = [self._texts[seq] for seq in seqs.tolist()]
-        vectors = self._embeddings.read(db, set(texts))
-        for seq, text in zip(seqs.tolist(), texts, strict=True):
-            if text not in vectors:  # damaged since it was indexed
+        wanted = [self._texts[seq] for seq in seqs.tolist()]
+        texts, vectors = self._embeddings.read(db, set(wanted))
+        products = (vectors.astype(np.float64) * vector.astype(np.float64)).sum(axis=1)
+        similarity = dict(zip(texts, products.clip(-1.0, 1.0).tolist(), strict=True))
+        for seq, text in zip(seqs.tolist(), wanted, strict=True):
+            if text not in similarity:  # damaged since it was indexed
                 self._waiting[seq] = text
-        if self._waiting:
-            return np.full(len(texts), -1.0)
-        rows = np.stack([vectors[text] for text in vectors]).astype(np.float64)
-        products = np.clip((rows * vector.astype(np.float64)).sum(axis=1), -1.0, 1.0)
-        similarity = dict(zip(vectors, products.tolist(), strict=True))
-        return np.array([similarity[text] for text in texts])
+        return np.array([similarity.get(text, -1.0) for text in wanted])
 
     def _set_texts(self, pairs: Any) -> None:
         for seq, text in pairs:

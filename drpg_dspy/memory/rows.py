@@ -24,6 +24,7 @@ __all__ = [
     "POLICY_COLUMNS",
     "ROLLOUT_COLUMNS",
     "ROLLOUT_NUMBER",
+    "SIZED",
     "VERDICT",
     "Deferred",
     "GuidanceLoader",
@@ -50,7 +51,8 @@ ROLLOUT_COLUMNS = (
 )
 """Of ``rollouts h`` and ``bodies b``."""
 ROLLOUT_NUMBER, VERDICT = 0, 3
-"""Places of the rollout's number and of the feedback that stands among them."""
+SIZED = slice(8, 12)
+"""Places among them: the rollout's number, the feedback that stands, what may be long."""
 
 Row = tuple[Any, ...]
 GuidanceLoader = Callable[[int], Mapping[str, Any]]
