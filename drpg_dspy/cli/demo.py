@@ -29,7 +29,7 @@ class DemoSettings:
     benchmark: str = "house_rules"
     lm: str = "local/qwen2.5-coder-1.5b"
     embedder: str = "minilm"
-    questions: int = 30
+    questions: int = 20
     options: Mapping[str, Any] = field(
         default_factory=lambda: {"k": 4, "feedback_text": True, "writer": "case"}
     )

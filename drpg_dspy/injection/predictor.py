@@ -86,6 +86,15 @@ class Injected(dspy.Predict):
             kwargs = _Plan(self, slot, kwargs).arguments()
         return super()._forward_preprocess(**kwargs)
 
+    def _forward_postprocess(self, completions: Any, signature: Any, **kwargs: Any) -> Any:
+        # Small models close an answer on its own line; DSPy then leaves the marker in the value,
+        # where it would be judged, remembered and imitated.
+        clean = [
+            {name: _without_marker(value) for name, value in completion.items()}
+            for completion in completions
+        ]
+        return super()._forward_postprocess(clean, signature, **kwargs)
+
     def dump_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         with plainly():
             state: dict[str, Any] = super().dump_state(*args, **kwargs)
@@ -101,6 +110,15 @@ class Injected(dspy.Predict):
         if policy := state.get(POLICY):
             self.__dict__[POLICY] = policy
         return self
+
+
+_COMPLETED = "[[ ## completed ## ]]"
+
+
+def _without_marker(value: Any) -> Any:
+    if isinstance(value, str) and value.rstrip().endswith(_COMPLETED):
+        return value.rstrip().removesuffix(_COMPLETED).rstrip()
+    return value
 
 
 _CLASSES: dict[type[dspy.Predict], type[Injected]] = {}

@@ -21,8 +21,13 @@ __all__ = ["LocalLM", "resolve_lm"]
 _DEFAULT = "qwen2.5-coder-1.5b"
 _LOCAL = "local/"
 _PARAMS = ("max_tokens", "response_format", "seed", "stop", "stream", "temperature", "top_p")
-_TIMEOUT = 3600.0
-"""Seconds until a call gives up. A full context at CPU speed, behind seven others, is slow."""
+_OPTIONS: dict[str, Any] = {
+    "num_retries": 0,
+    # Seconds. A full context at CPU speed, behind seven others, is slow.
+    "timeout": 3600.0,
+    # What follows DSPy's closing marker is never read, and a small model often goes on.
+    "stop": ["[[ ## completed ## ]]"],
+}
 
 
 class LocalLM(dspy.LM):
@@ -46,7 +51,8 @@ class LocalLM(dspy.LM):
         max_tokens: Limit on the answer's tokens.
         cache: Let DSPy keep answers on disk. The key holds the file's hash.
         path: A GGUF file of one's own; then ``name`` is only what it is called.
-        **options: Further arguments of ``dspy.LM`` (``stop``, ``top_p``, ``callbacks``, …).
+        **options: Further arguments of ``dspy.LM`` (``top_p``, ``callbacks``, …). ``stop`` is
+            DSPy's closing marker unless given.
 
     Raises:
         ValueError: An argument is out of range, the name is unknown or the file is no GGUF.
@@ -85,7 +91,7 @@ class LocalLM(dspy.LM):
             temperature=temperature,
             max_tokens=max_tokens,
             cache=cache,
-            **{"num_retries": 0, "timeout": _TIMEOUT, **options, **self._server.client},
+            **{**_OPTIONS, **options, **self._server.client},
         )
         _LIVE.add(self)
 

@@ -42,7 +42,10 @@ _FLOAT_SLACK = 1e-5
 """More than rotating in float32 can add to the screening error."""
 
 _BATCH = 4096
-_BLOCK = 64
+_TURNED = 64
+"""Components turned together."""
+
+_BLOCK_ROWS = 16_384
 _FINER = 256.0
 """How much finer two bytes are than one."""
 
@@ -131,10 +134,6 @@ class FaissIndex:
         for id in ids:
             self._labels.put(id, verdict)
 
-    def reserve(self, count: int, verdict: Verdict) -> None:
-        """Make room for ``count`` vectors at once, rather than little by little."""
-        self._parts[verdict].reserve(count)
-
     def remove(self, ids: Sequence[int]) -> None:
         """Remove ids; one that is not there is no error."""
         for verdict, part in self._parts.items():
@@ -170,70 +169,97 @@ class FaissIndex:
         return [(int(ids[i]), float(exact[i])) for i in order]
 
 
-class _Part:
-    """Rotated vectors twice: a byte for each component in FAISS, and two bytes beside it."""
+class _Block:
+    """Some thousand rotated vectors, twice: a byte for each component in FAISS, two beside it.
 
-    def __init__(self, width: int, scale: float) -> None:
-        self._coarse = faiss.IndexScalarQuantizer(
+    Blocks neither move nor double when an index grows, and a removal shifts one of them alone.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.coarse = faiss.IndexScalarQuantizer(
             width, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
         )
-        self._fine = np.empty((0, width), dtype=np.int16)
-        self._ids = np.empty(0, dtype=np.int64)
+        self.fine = np.empty((_BLOCK_ROWS, width), dtype=np.int16)  # untouched pages are free
+        self.ids = np.empty(_BLOCK_ROWS, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.coarse.ntotal)
+
+    def add(self, ids: Sequence[int], coarse: np.ndarray, fine: np.ndarray) -> None:
+        start, stop = len(self), len(self) + len(ids)
+        self.ids[start:stop], self.fine[start:stop] = ids, fine
+        self.coarse.add(coarse)
+
+    def remove(self, ids: np.ndarray) -> None:
+        gone = np.isin(self.ids[: len(self)], ids)
+        if gone.any():
+            kept, first = np.flatnonzero(~gone), int(np.argmax(gone))
+            for start in range(first, len(kept), _BATCH):
+                places = kept[start : start + _BATCH]
+                self.ids[start : start + len(places)] = self.ids[places]
+                self.fine[start : start + len(places)] = self.fine[places]
+            self.coarse.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(gone)))
+
+
+class _Part:
+    """The vectors of one verdict, and the largest errors made in rounding them."""
+
+    def __init__(self, width: int, scale: float) -> None:
+        self.blocks = [_Block(width)]
+        self._width = width
         self._scale = scale
         self._coarse_error = self._fine_error = 0.0
 
     def __len__(self) -> int:
-        return int(self._coarse.ntotal)
+        return sum(map(len, self.blocks))
 
     def add(self, ids: Sequence[int], turned: np.ndarray) -> None:
-        start, stop = len(self), len(self) + len(ids)
         coarse, lost = _rounded(turned, self._scale, 127)
         self._coarse_error = max(self._coarse_error, float(lost.max()))
         fine, lost = _rounded(turned, self._scale * _FINER, 32767)
         self._fine_error = max(self._fine_error, float(lost.max()))
-        if stop > len(self._ids):
-            self.reserve(max(stop, start + start // 2, 256))
-        self._ids[start:stop], self._fine[start:stop] = ids, fine
-        self._coarse.add(coarse)
-
-    def reserve(self, count: int) -> None:
-        for name in ("_ids", "_fine"):
-            before = getattr(self, name)
-            if count > len(before):
-                room = np.empty((count, *before.shape[1:]), dtype=before.dtype)
-                room[: len(self)] = before[: len(self)]
-                setattr(self, name, room)
+        start = 0
+        while start < len(ids):
+            if len(self.blocks[-1]) == _BLOCK_ROWS:
+                self.blocks.append(_Block(self._width))
+            stop = start + _BLOCK_ROWS - len(self.blocks[-1])
+            self.blocks[-1].add(ids[start:stop], coarse[start:stop], fine[start:stop])
+            start = stop
 
     def remove(self, ids: Sequence[int]) -> None:
-        gone = np.isin(self._ids[: len(self)], np.asarray(ids, dtype=np.int64))
-        kept, first = np.flatnonzero(~gone), int(np.argmax(gone))
-        for start in range(first, len(kept), _BATCH):
-            places = kept[start : start + _BATCH]
-            self._ids[start : start + len(places)] = self._ids[places]
-            self._fine[start : start + len(places)] = self._fine[places]
-        self._coarse.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(gone)))
+        for block in self.blocks:
+            block.remove(np.asarray(ids, dtype=np.int64))
 
     def candidates(self, turned: np.ndarray, k: int) -> np.ndarray:
         """Return all ids that may belong to the best k."""
         if len(self) <= k:
-            return self._ids[: len(self)]
-        places = self._screen(turned, k)
-        fine = self._fine[places].astype(np.float32)
-        scores = np.einsum("ij,j->i", fine, turned[0]) / (self._scale * _FINER)
-        floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK)
-        return np.asarray(self._ids[places[scores >= floor]])
+            return np.concatenate([block.ids[: len(block)] for block in self.blocks])
+        found = self._screened(turned, k)
+        ids = np.concatenate([block.ids[places] for block, places in found])
+        fine = np.concatenate([block.fine[places] for block, places in found])
+        scores = np.einsum("ij,j->i", fine.astype(np.float32), turned[0])
+        unit = self._scale * _FINER
+        floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK) * unit
+        return np.asarray(ids[scores >= floor])
 
-    def _screen(self, turned: np.ndarray, k: int) -> np.ndarray:
+    def _screened(self, turned: np.ndarray, k: int) -> list[tuple[_Block, np.ndarray]]:
         scale = 127.0 / max(float(np.abs(turned).max()), 1e-6)
         query, lost = _rounded(turned, scale, 127)
         error = self._coarse_error + float(lost[0]) * (1.0 + self._coarse_error) + _FLOAT_SLACK
+        blocks = [block for block in self.blocks if len(block)]
         wanted = 6 * k + _SPARE
         while True:
-            wanted = min(len(self), wanted)
-            scores, places = self._coarse.search(query, wanted)
-            floor = float(scores[0, k - 1]) - 2.0 * error * scale * self._scale
-            if wanted == len(self) or float(scores[0, -1]) < floor:
-                return np.asarray(places[0][scores[0] >= floor])
+            found = [block.coarse.search(query, min(len(block), wanted)) for block in blocks]
+            best = np.concatenate([scores[0] for scores, _ in found])
+            floor = float(np.partition(best, -k)[-k]) - 2.0 * error * scale * self._scale
+            if all(
+                len(block) <= wanted or scores[0, -1] < floor
+                for block, (scores, _) in zip(blocks, found, strict=True)
+            ):
+                return [
+                    (block, places[0][scores[0] >= floor])
+                    for block, (scores, places) in zip(blocks, found, strict=True)
+                ]
             wanted *= 4  # many are nearly as near: copies of one question, say
 
 
@@ -256,14 +282,14 @@ class _Rotation:
     def __init__(self, dimension: int) -> None:
         rng = np.random.default_rng(0)
         self._order = rng.permutation(dimension)
-        gaussian = rng.standard_normal((_BLOCK, _BLOCK))
+        gaussian = rng.standard_normal((_TURNED, _TURNED))
         self._block = np.ascontiguousarray(np.linalg.qr(gaussian)[0], dtype=np.float32)
-        self.width = -(-dimension // _BLOCK) * _BLOCK
+        self.width = -(-dimension // _TURNED) * _TURNED
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         padded = np.zeros((len(vectors), self.width), dtype=np.float32)
         padded[:, : len(self._order)] = vectors[:, self._order]
-        turned = padded.reshape(-1, _BLOCK) @ self._block
+        turned = padded.reshape(-1, _TURNED) @ self._block
         return np.asarray(turned).reshape(len(vectors), self.width)
 
 

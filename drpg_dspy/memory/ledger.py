@@ -10,7 +10,7 @@ import sqlite3
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from drpg_dspy.types import Experience, Verdict
 
 __all__ = ["Ledger"]
 
-_KEPT_SIZE = 8_000_000
-"""Characters of the experiences kept decoded, those used last."""
+_KEPT_SIZE = 12_000_000
+"""Bytes of the experiences kept decoded, those used last."""
+
+_OBJECTS = 4_500
+"""What the objects of one take beside its texts (measured)."""
 
 _RANKINGS_KEPT = 32
 _LOAD_BATCH = 512
@@ -122,7 +125,7 @@ class Ledger:
             marks = ",".join("?" * len(missing))
             for row in db.execute(f"{EXPERIENCES} AND h.seq IN ({marks})", missing):
                 experience = decode_experience(row, guidance, self._threshold, deferred=True)
-                size = sum(len(text) for text in row[SIZED] if text is not None)
+                size = _OBJECTS + sum(len(text) for text in row[SIZED] if text is not None)
                 self._kept[row[ROLLOUT_NUMBER]] = experience, size
                 self._kept_size += size
         found = []
@@ -168,8 +171,6 @@ class Ledger:
         if embedder is None:
             return
         self._index = FaissIndex(embedder.dimension)
-        for verdict in get_args(Verdict):
-            self._index.reserve(self._labels.count(verdict), verdict)
         self._waiting.clear()
         self._rankings.clear()
         after = 0

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +27,7 @@ from drpg_dspy.memory.rows import (
     encode_feedback,
     encode_guidance,
 )
-from drpg_dspy.memory.store import Store
+from drpg_dspy.memory.store import Store, temporary_file
 from drpg_dspy.plain import dumps
 from drpg_dspy.types import Experience, Feedback, Policy, Rollout, Verdict
 
@@ -101,7 +98,7 @@ class SQLiteMemory(Memory):
         if not 0.0 < threshold <= 1.0:
             raise ValueError(f"threshold must lie in (0, 1], got {threshold!r}.")
         self.threshold = threshold
-        self.path = _temporary(self) if str(path) == ":memory:" else Path(path)
+        self.path = temporary_file(self) if str(path) == ":memory:" else Path(path)
         self._store = Store(self.path, read_only=read_only, timeout=timeout)
         self._embeddings = Embeddings(self._store, embedder)
         self._ledger = Ledger(self._embeddings, threshold)
@@ -396,17 +393,6 @@ def _check_choice(k: int, verdict: Verdict | None) -> None:
         raise ValueError(f"k must be at least 0, got {k}.")
     if verdict is not None and verdict not in get_args(Verdict):
         raise ValueError(f"verdict must be 'correct', 'wrong' or None, got {verdict!r}.")
-
-
-def _temporary(owner: SQLiteMemory) -> Path:
-    folder = tempfile.mkdtemp(prefix="drpg-memory-")
-    weakref.finalize(owner, _remove, folder, os.getpid())
-    return Path(folder) / "memory.sqlite"
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child leaves its parent's file alone
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _reopen(

@@ -8,7 +8,9 @@ with ``BEGIN IMMEDIATE``, so that it never reads first and finds out later that 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from typing import Any
 from drpg_dspy.exceptions import DRPGError, StorageError
 from drpg_dspy.memory import schema
 
-__all__ = ["Store"]
+__all__ = ["Store", "temporary_file"]
 
 _STATEMENTS = 256
 """Prepared statements kept by each connection."""
@@ -197,6 +199,18 @@ class Store:
         _INHERITED.append(self._own)
         self._own = _Process()
         self.generation += 1
+
+
+def temporary_file(owner: object) -> Path:
+    """Return a place for a file that goes when ``owner`` does."""
+    folder = tempfile.mkdtemp(prefix="drpg-memory-")
+    weakref.finalize(owner, _remove, folder, os.getpid())
+    return Path(folder) / "memory.sqlite"
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child leaves its parent's file alone
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()

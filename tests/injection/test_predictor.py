@@ -11,6 +11,7 @@ import pytest
 from dspy.utils.callback import BaseCallback
 
 from drpg_dspy.injection import attach, record_trace, set_policy, use_policy
+from drpg_dspy.testing import ScriptedLM
 from drpg_dspy.types import PolicyField, ShotsField
 
 START, END = "<<CUSTOM-TYPE-START-IDENTIFIER>>", "<<CUSTOM-TYPE-END-IDENTIFIER>>"
@@ -282,3 +283,15 @@ def test_a_predictor_that_fails_raises_its_own_error_and_is_recorded(attached) -
             attached(question="q", context="c")
     assert calls[0].outputs is None
     assert calls[0].error.startswith("ValueError: No LM is loaded")
+
+
+def test_a_closing_marker_on_the_answers_own_line_is_taken_off() -> None:
+    """Trap D01: judges, memory and examples never see an adapter's marker."""
+    program = dspy.Predict("question -> answer")
+    attach(program)
+    lm = ScriptedLM(lambda messages: "[[ ## answer ## ]]\nParis [[ ## completed ## ]]")
+    with dspy.context(lm=lm), record_trace() as trace:
+        prediction = program(question="Capital of France?")
+
+    assert prediction.answer == "Paris"
+    assert trace[0].outputs == {"answer": "Paris"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drpg_dspy.memory import faiss_index
 from drpg_dspy.memory.faiss_index import FaissIndex, Labels
 
 
@@ -62,6 +63,23 @@ def test_search_is_a_full_search_ties_included(
         wanted = {i: v for i, v in chosen.items() if verdict in (None, verdicts[i])}
         found = index.search(query, k, verdict, similarities(wanted, query))
         assert found == brute_force(wanted, query, k)
+
+
+def test_an_index_of_many_blocks_is_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss_index, "_BLOCK_ROWS", 10)
+    rng = np.random.default_rng(5)
+    pool = unit(rng.standard_normal((15, 8)))
+    index, known = FaissIndex(8), {}
+    for i in range(0, 90, 3):
+        known |= {i + j: pool[rng.integers(15)] for j in range(3)}
+        index.add([i, i + 1, i + 2], np.stack([known[i + j] for j in range(3)]), "correct")
+    for gone in (0, 44, 45, *range(20, 30)):
+        index.remove([gone])
+        del known[gone]
+
+    for k in (1, 7, 40, 99):
+        found = index.search(pool[0], k, "correct", similarities(known, pool[0]))
+        assert found == brute_force(known, pool[0], k)
 
 
 def test_thousands_of_copies_of_one_question_are_found_by_age() -> None:
@@ -146,9 +164,9 @@ def test_the_threads_of_faiss_are_left_as_they_were() -> None:
 def test_vectors_are_kept_in_three_bytes_a_component() -> None:
     index = FaissIndex(384)
     index.add(range(2000), unit(np.random.default_rng(0).standard_normal((2000, 384))), "wrong")
-    part = index._parts["wrong"]
+    (block,) = index._parts["wrong"].blocks
 
-    kept = part._coarse.code_size * 2000 + part._fine[:2000].nbytes
+    kept = block.coarse.code_size * 2000 + block.fine[:2000].nbytes
 
     assert kept == 2000 * 384 * 3
 

@@ -56,6 +56,28 @@ def same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
     return set(left) == set(right)
 
 
+def slips(convention: str, query: str) -> list[str]:
+    """What one writes who knows the other conventions and not this one."""
+    if convention == "cents":
+        return [query.replace(" / 100.0", ""), query.replace(" / 100.0", " / 1000.0")]
+    if convention in ("cancelled", "deleted"):
+        condition = r"status <> 'X'" if convention == "cancelled" else r"deleted_at IS NULL"
+        bare = re.sub(rf" AND {condition}| WHERE {condition}(?! AND)|{condition} AND ", "", query)
+        return [bare] if bare != query else []  # the question is about cancelled ones
+    if convention == "dates":
+        return [re.sub(r"LIKE '(\d{4})(\d\d)%'", r"LIKE '\1-\2%'", query)]
+    if convention == "fiscal_year":
+        year = int(re.search(r"'(\d{4})0401'", query)[1])
+        span = r"BETWEEN '\d{8}' AND '\d{8}'"
+        shifted = f"BETWEEN '{year - 1}0401' AND '{year}0331'"
+        return [re.sub(span, f"LIKE '{year}%'", query), re.sub(span, shifted, query)]
+    if convention == "full_name":
+        return [query.replace(" || ' ' || ", ", "), query.replace("' '", "', '")]
+    columns, rest = re.match(r"SELECT (.*) (FROM .*)", query).groups()
+    figure, group = columns.rsplit(", ", 1)
+    return [f"SELECT {group}, {figure} {rest}", f"SELECT {figure} {rest}"]
+
+
 def _build(folder: str) -> None:
     builder.build_all(Path(folder))
 
@@ -165,6 +187,17 @@ class TestPairs:
             )
         ]
         assert hanging == []
+
+    def test_leaving_out_any_one_convention_changes_the_answer(
+        self, files: dict[str, Path]
+    ) -> None:
+        """So that each rule learned is paid for, and none is right by coincidence."""
+        for pair in PAIRS:
+            path = files[pair["db_id"]]
+            gold = rows(path, pair["query"])
+            for convention in pair["conventions"]:
+                for slip in slips(convention, pair["query"]):
+                    assert not same(rows(path, slip), gold), (pair["id"], slip)
 
     def test_sums_of_money_do_not_depend_on_the_order_of_arithmetic(
         self, files: dict[str, Path]
