@@ -23,7 +23,7 @@ from drpg_dspy.types import Experience, Verdict
 
 __all__ = ["Ledger"]
 
-_KEPT_SIZE = 12_000_000
+_KEPT_SIZE = 32_000_000
 """Bytes of the experiences kept decoded, those used last."""
 
 _OBJECTS = 4_500

@@ -235,9 +235,9 @@ def test_a_process_killed_at_any_moment_leaves_whole_steps(tmp_path: Path) -> No
             rollouts = list(memory.rollouts())
             recorded = [event.ref for event in events if event.kind == "rollout"]
             assert [rollout.id for rollout, _ in rollouts] == recorded
-            for rollout, feedback in rollouts[:-1]:
-                assert feedback is not None
-                assert memory.recall(rollout.id) == rollout.key
+            waiting = [rollout.id for rollout, feedback in rollouts if feedback is None]
+            assert len(waiting) <= attempt + 1  # at most the step under way at each kill
+            assert all(memory.recall(rollout.id) == rollout.key for rollout, _ in rollouts)
             state, version = memory.state()
             judged_twice = sum(
                 len(memory.feedback_history(rollout.id)) == 2 for rollout, _ in rollouts
