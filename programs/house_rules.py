@@ -104,8 +104,9 @@ class HouseRules(dspy.Module):
 class Review(ExecutionAccuracy):
     """Execution accuracy, and a colleague's word on every wrong answer.
 
-    A wrong answer's ``feedback`` is the example's ``note`` and then the first difference that
-    the judge found. A right one's is the judge's alone. Everything else is as in
+    A wrong answer's ``feedback`` is the example's ``note``, a blank line, and the first
+    difference that the judge found. Where no convention is at stake, and on right answers, the
+    judge speaks alone. Everything else is as in
     :class:`evaluators.sql.ExecutionAccuracy`.
     """
 
@@ -119,8 +120,8 @@ class Review(ExecutionAccuracy):
     ) -> Judgement:
         """Judge one prediction; the last three arguments are for DSPy's optimizers."""
         verdict = super().__call__(example, prediction, trace, pred_name, pred_trace)
-        if verdict.score == 0.0:
-            verdict.feedback = f"{example.note} {verdict.feedback}"
+        if verdict.score == 0.0 and example.conventions:
+            verdict.feedback = f"{example.note}\n\n{verdict.feedback}"
         return verdict
 
 

@@ -7,7 +7,14 @@ import inspect
 import pytest
 
 from drpg_dspy import optimizers
-from drpg_dspy.optimizers import DRPG, CaseWriter, OnlineOptimizer, SelfStreamICL, ZeroShot
+from drpg_dspy.optimizers import (
+    DRPG,
+    CaseWriter,
+    OnlineOptimizer,
+    QuoteWriter,
+    SelfStreamICL,
+    ZeroShot,
+)
 from drpg_dspy.testing.contracts import OptimizerContract
 
 VARIANTS = {
@@ -21,6 +28,7 @@ VARIANTS = {
     "drpg no feedback": lambda: DRPG(k=4, use_feedback=False),
     "drpg feedback text": lambda: DRPG(k=4, feedback_text=True),
     "drpg case writer": lambda: DRPG(k=4, writer=CaseWriter(), feedback_text=True),
+    "drpg quote writer": lambda: DRPG(k=4, writer=QuoteWriter(), feedback_text=True),
     "drpg policy only": lambda: DRPG(k=4, shots=0),
 }
 

@@ -39,7 +39,7 @@ class DRPG(OnlineOptimizer):
         feedback_text: Also show the writer what the judge said. Off in the paper, where
             verdicts are one bit; worth turning on whenever a judge or a person explains.
         writer: Who puts the rules into words; ``None`` = :class:`SetWriter`, the paper's. See
-            :class:`CaseWriter` for small policy writers.
+            :class:`CaseWriter` and :class:`QuoteWriter` for small policy writers.
         shots: Examples shown beside the policy; ``None`` = k, 0 = policy only.
 
     Source: Chang et al. 2026, "Smarter by the Moment: Environment-Driven Dynamic Policies for
@@ -74,6 +74,8 @@ class DRPG(OnlineOptimizer):
             raise ValueError(f"policy_lm must be a dspy.LM, got {policy_lm!r}.")
         if feedback_text and not use_feedback:
             raise ValueError("feedback_text=True shows verdicts: it needs use_feedback=True.")
+        if writer is not None and writer.needs_feedback_text and not feedback_text:
+            raise ValueError(f"{type(writer).__name__} needs feedback_text=True.")
         self.k = k
         self.policy_lm = policy_lm
         self.contrast = contrast

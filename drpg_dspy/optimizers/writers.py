@@ -25,7 +25,7 @@ from drpg_dspy.retrieval.contrastive import ContrastiveHits
 from drpg_dspy.types import Experience, ProgramCard, Rule, Usage
 from drpg_dspy.usage import meter
 
-__all__ = ["CaseView", "CaseWriter", "PolicyWriter", "SetWriter", "Written"]
+__all__ = ["CaseView", "CaseWriter", "PolicyWriter", "SetWriter", "Written", "merge_rule"]
 
 _MAX_VALUE_CHARS = 1500
 
@@ -84,10 +84,12 @@ class PolicyWriter(ABC):
 
     Attributes:
         calls_to_propose, calls_to_learn: Bounds on LM calls for a question and for a verdict.
+        needs_feedback_text: It has nothing to write from unless it is shown what judges said.
     """
 
     calls_to_propose: ClassVar[int] = 0
     calls_to_learn: ClassVar[int] = 0
+    needs_feedback_text: ClassVar[bool] = False
 
     def __init__(self, max_rules: int = MAX_RULES, max_rule_chars: int = MAX_RULE_CHARS) -> None:
         if max_rules < 1:
@@ -216,12 +218,13 @@ class CaseWriter(PolicyWriter):
             parsed = parse_rules(reply, max_rules=1, max_rule_chars=self.max_rule_chars)
             counts.update(parsed.counts)
             for text in parsed.texts:
-                _merge(rules, Rule(text, sources=(hit.experience.id,)))
+                merge_rule(rules, Rule(text, sources=(hit.experience.id,)))
         rules.sort(key=lambda rule: -len(rule.sources))  # stable: nearer cases stay first
         return Written(tuple(rules[: self.max_rules]), counts=dict(counts))
 
 
-def _merge(rules: list[Rule], new: Rule) -> None:
+def merge_rule(rules: list[Rule], new: Rule) -> None:
+    """Add a rule to a list, or its sources to the rule there that says the same."""
     for i, rule in enumerate(rules):
         if similar(rule.text, new.text):
             sources = (*rule.sources, *new.sources)

@@ -9,7 +9,7 @@ import pytest
 
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.online import OnlinePolicyOptimizer
-from drpg_dspy.optimizers import DRPG, CaseWriter, OnlineOptimizer, SelfStreamICL
+from drpg_dspy.optimizers import DRPG, CaseWriter, OnlineOptimizer, QuoteWriter, SelfStreamICL
 from drpg_dspy.retrieval import HashingEmbedder
 from drpg_dspy.testing import ScriptedLM, fields
 from drpg_dspy.types import Feedback
@@ -279,3 +279,37 @@ def test_multi_module_programs_get_each_routes_own_examples(build: Build) -> Non
         {"question": "how", "plan": "a plan", "answer": "done"},
     )
     assert set(rollout.guidance.policies) == {"plan", "answer"}
+
+
+def test_quote_writer_quotes_advice_sentence_by_sentence_without_an_lm_call(build: Build) -> None:
+    lm = scripted()
+    learner = build(DRPG(k=4, writer=QuoteWriter(), feedback_text=True))
+    with dspy.context(lm=lm):
+        for question, text in (
+            ("one apple", "Report euros. Leave out cancelled orders."),
+            ("two apples", "Leave out the cancelled orders!"),
+        ):
+            rollout = learner.predict_one({"context": "", "question": question})
+            learner.learn_one(rollout, Feedback(0.0, text=text, author="person:ada"))
+        guidance = learner.propose({"context": "", "question": "apples"})
+
+    rules = guidance.policies["self"].rules
+    assert len(rules) == 2
+    assert len(rules[0].sources) == 2
+    assert "cancelled orders" in rules[0].text
+    assert rules[0].author == "person:ada"
+    assert writer_prompts(lm) == []
+
+
+def test_quote_writer_takes_no_finding_of_a_judge_for_advice(build: Build) -> None:
+    learner = build(DRPG(k=4, writer=QuoteWriter(), feedback_text=True))
+    with dspy.context(lm=scripted()):
+        rollout = learner.predict_one({"context": "", "question": "one apple"})
+        learner.learn_one(rollout, Feedback(0.0, text="Row 1 differs: got 1, expected 2."))
+
+        assert learner.propose({"context": "", "question": "apples"}).policies == {}
+
+
+def test_quote_writer_without_feedback_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="feedback_text=True"):
+        DRPG(writer=QuoteWriter())

@@ -265,9 +265,16 @@ class TestBenchmark:
         verdict = judge(example, dspy.Prediction(sql=naive))
         assert verdict.score == 0.0
         assert verdict.informative
-        assert verdict.feedback.startswith(example.note + " ")
+        assert verdict.feedback.startswith(example.note + "\n\n")
         assert len(verdict.feedback) > len(example.note) + 10
         assert example.query not in verdict.feedback
+
+    def test_where_no_convention_is_at_stake_only_the_judge_speaks(self, judge: Any) -> None:
+        example = next(e for e in house_rules.load() if not e.conventions)
+        verdict = judge(example, dspy.Prediction(sql="SELECT 1, 2, 3"))
+        assert verdict.score == 0.0
+        assert "\n\n" not in verdict.feedback
+        assert example.note not in verdict.feedback
 
     def test_a_judge_that_fails_says_nothing_of_the_house(self) -> None:
         example = house_rules.load(limit=1)[0]
