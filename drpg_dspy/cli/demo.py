@@ -29,13 +29,13 @@ class DemoSettings:
     benchmark: str = "house_rules"
     lm: str = "local/qwen2.5-coder-1.5b"
     embedder: str = "minilm"
-    questions: int = 20
+    questions: int = 26
     options: Mapping[str, Any] = field(
-        default_factory=lambda: {"k": 4, "feedback_text": True, "writer": "case"}
+        default_factory=lambda: {"k": 8, "feedback_text": True, "writer": "quote"}
     )
 
 
-# The one place where the demo is set; chosen by measurement (benchmarks/README.md).
+# The one place where the demo is set; chosen by measurement (docs/measurements.md).
 SETTINGS = DemoSettings()
 
 _FAST_LM = "scripted/drpg_dspy.cli.imitator:imitator"
@@ -54,9 +54,9 @@ def demo(limit: int | None, lm: str | None, fast: bool, mlflow: bool | None) -> 
 
     Needs no key and no other service. It fetches a small language model (1.1 GB) and a sentence
     embedder (84 MB) once, then answers the same questions twice on this machine's CPU: as the
-    plain program, and with DRPG, which writes its own policy from the reviewer's feedback. At
-    the end it prints what this run measured, better or not. Some ten minutes on two cores; run
-    again, it starts over.
+    plain program, and with DRPG, whose policy for each question is made of the reviewer's words
+    on the mistakes nearest to it. At the end it prints what this run measured, better or not.
+    Some ten minutes on two cores; run again, it starts over.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def demo(limit: int | None, lm: str | None, fast: bool, mlflow: bool | None) -> 
 
 _PLAN = {
     "zero_shot": "1 of 2. The plain program answers {n} questions (zero-shot).",
-    "drpg": "2 of 2. The same {n} questions; DRPG writes policies from the reviewer's feedback.",
+    "drpg": "2 of 2. The same {n} questions; DRPG makes policies of the reviewer's feedback.",
 }
 
 
