@@ -264,9 +264,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _largest(folder: Path) -> int:
     """Size of the largest file below a folder that another process is writing to."""
     largest = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # gone between listing and looking
-            largest = max(largest, path.stat().st_size)
+    # os.walk, unlike rglob, passes over a folder that is gone between listing and entering it.
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                largest = max(largest, os.stat(os.path.join(parent, name)).st_size)
     return largest
 
 
