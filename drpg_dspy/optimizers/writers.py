@@ -19,13 +19,19 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 
 from drpg_dspy.memory.base import MemoryView
-from drpg_dspy.optimizers.rules import MAX_RULE_CHARS, MAX_RULES, parse_rules, similar
+from drpg_dspy.optimizers.rules import (
+    MAX_RULE_CHARS,
+    MAX_RULES,
+    ParsedRules,
+    parse_rules,
+    similar,
+)
 from drpg_dspy.plain import digest
 from drpg_dspy.retrieval.contrastive import ContrastiveHits
 from drpg_dspy.types import Experience, ProgramCard, Rule, Usage
 from drpg_dspy.usage import meter
 
-__all__ = ["CaseView", "CaseWriter", "PolicyWriter", "SetWriter", "Written", "merge_rule"]
+__all__ = ["CaseView", "CaseWriter", "CollectingWriter", "PolicyWriter", "SetWriter", "Written"]
 
 _MAX_VALUE_CHARS = 1500
 
@@ -170,7 +176,52 @@ class SetWriter(PolicyWriter):
         return Written(rules, counts=parsed.counts)
 
 
-class CaseWriter(PolicyWriter):
+class CollectingWriter(PolicyWriter):
+    """Puts a policy together from the rules that each wrong case has of its own.
+
+    Rules that say the same are one rule with all their cases. Rules that several wrong cases
+    lead to come first, then those of nearer cases. Asks no LM for a question.
+    """
+
+    @abstractmethod
+    def rules_of(self, experience: Experience, memory: MemoryView) -> ParsedRules:
+        """Return the rules of one wrong case."""
+
+    def author_of(self, experience: Experience) -> str:
+        """Return who wrote the rules of a case."""
+        return "drpg"
+
+    def write(
+        self,
+        cases: ContrastiveHits,
+        previous: Sequence[Rule],
+        view: CaseView,
+        card: ProgramCard,
+        memory: MemoryView,
+    ) -> Written:
+        """Collect the rules of the wrong cases."""
+        counts: Counter[str] = Counter()
+        rules: list[Rule] = []
+        for hit in cases.wrong:
+            case = hit.experience
+            parsed = self.rules_of(case, memory)
+            counts.update(parsed.counts)
+            for text in parsed.texts:
+                _merge(rules, Rule(text, author=self.author_of(case), sources=(case.id,)))
+        rules.sort(key=lambda rule: -len(rule.sources))  # stable: nearer cases stay first
+        return Written(tuple(rules[: self.max_rules]), counts=dict(counts))
+
+
+def _merge(rules: list[Rule], new: Rule) -> None:
+    for i, rule in enumerate(rules):
+        if similar(rule.text, new.text):
+            sources = (*rule.sources, *new.sources)
+            rules[i] = Rule(rule.text, id=rule.id, author=rule.author, sources=sources)
+            return
+    rules.append(new)
+
+
+class CaseWriter(CollectingWriter):
     """Writes one rule for each wrong case, when its verdict arrives.
 
     The LM sees the wrong case beside the nearest right one and writes the one rule that would
@@ -200,37 +251,12 @@ class CaseWriter(PolicyWriter):
         )
         memory.remember(_case_key(experience.id), reply)
 
-    def write(
-        self,
-        cases: ContrastiveHits,
-        previous: Sequence[Rule],
-        view: CaseView,
-        card: ProgramCard,
-        memory: MemoryView,
-    ) -> Written:
-        """Collect the rules of the wrong cases: most support first, then most similar."""
-        counts: Counter[str] = Counter()
-        rules: list[Rule] = []
-        for hit in cases.wrong:
-            reply = memory.recall(_case_key(hit.experience.id))
-            if reply is None:
-                continue
-            parsed = parse_rules(reply, max_rules=1, max_rule_chars=self.max_rule_chars)
-            counts.update(parsed.counts)
-            for text in parsed.texts:
-                merge_rule(rules, Rule(text, sources=(hit.experience.id,)))
-        rules.sort(key=lambda rule: -len(rule.sources))  # stable: nearer cases stay first
-        return Written(tuple(rules[: self.max_rules]), counts=dict(counts))
-
-
-def merge_rule(rules: list[Rule], new: Rule) -> None:
-    """Add a rule to a list, or its sources to the rule there that says the same."""
-    for i, rule in enumerate(rules):
-        if similar(rule.text, new.text):
-            sources = (*rule.sources, *new.sources)
-            rules[i] = Rule(rule.text, id=rule.id, author=rule.author, sources=sources)
-            return
-    rules.append(new)
+    def rules_of(self, experience: Experience, memory: MemoryView) -> ParsedRules:
+        """Return the rule written for the case; nothing where none was written."""
+        reply = memory.recall(_case_key(experience.id))
+        if reply is None:
+            return ParsedRules()
+        return parse_rules(reply, max_rules=1, max_rule_chars=self.max_rule_chars)
 
 
 def _case_key(experience_id: str) -> str:
