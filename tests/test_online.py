@@ -14,7 +14,7 @@ import dspy
 import pytest
 
 from drpg_dspy import DRPG, OnlinePolicyOptimizer, SelfStreamICL, ZeroShot
-from drpg_dspy.exceptions import UnknownRollout
+from drpg_dspy.exceptions import StorageError, UnknownRollout
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.optimizers import CaseWriter
 from drpg_dspy.retrieval import HashingEmbedder
@@ -481,3 +481,88 @@ def test_an_optimizers_examples_reach_the_prompt(lm: Any, memory: Any) -> None:
     online(question="Capital of Mali?")
 
     assert "Capital of Chad?" in lm.texts()[-1]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", " ", ".hidden", "x" * 200, "con\0x", 5])
+def test_names_that_are_no_file_names_are_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="name must be"):
+        OnlinePolicyOptimizer(qa(), ZeroShot(), name=name)
+
+
+def test_a_tracker_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="tracker must be a Tracker"):
+        OnlinePolicyOptimizer(qa(), ZeroShot(), tracker="mlflow")  # type: ignore[arg-type]
+
+
+def test_an_answer_that_cannot_be_recorded_is_given_all_the_same(
+    lm: Any, memory: Any, caplog: Any
+) -> None:
+    class WithConnection(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.predict = dspy.Predict("question -> answer")
+
+        def forward(self, question: str, connection: Any = None) -> Any:
+            return self.predict(question=question)
+
+    online = OnlinePolicyOptimizer(WithConnection(), ZeroShot(), memory=memory)
+    prediction = online(question="q", connection=object())
+
+    assert prediction.answer == "paris"
+    assert "rollout_id" not in prediction
+    assert online.unrecorded == 1
+    assert "could not be recorded" in caplog.text
+    assert len(lm.prompts) == 1
+
+
+def test_a_closed_learner_still_answers(lm: Any, memory: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+    online.close()
+
+    assert online(question="q").answer == "paris"
+    assert online.unrecorded == 1
+
+
+def test_feedback_takes_the_prediction_itself(lm: Any, memory: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+    online.feedback(online(question="q"), score=1.0)
+
+    assert memory.count("correct") == 1
+
+
+@pytest.mark.parametrize("rollout", [None, 3, ["x"]])
+def test_what_names_no_rollout_is_refused(lm: Any, memory: Any, rollout: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+
+    with pytest.raises(ValueError, match="named by its id"):
+        online.feedback(rollout, score=1.0)
+
+
+def test_loading_over_a_memory_that_is_not_empty_has_to_be_asked_for(
+    lm: Any, memory: Any, tmp_path: Path
+) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+    online.save(tmp_path / "empty")
+    prediction = online(question="q")
+
+    with pytest.raises(ValueError, match="overwrite=True"):
+        online.load(tmp_path / "empty")
+    assert memory.rollout(prediction.rollout_id).outputs == {"answer": "paris"}
+
+    online.load(tmp_path / "empty", overwrite=True)
+    assert memory.events() == []
+
+
+def test_a_damaged_copy_changes_nothing(lm: Any, memory: Any, tmp_path: Path) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+    online.save(tmp_path / "saved")
+    (tmp_path / "saved" / "memory.sqlite").write_bytes(b"not a database" * 100)
+    online.program.demos = [{"question": "mine", "answer": "kept"}]
+
+    with pytest.raises(StorageError):
+        online.load(tmp_path / "saved")
+    assert online.program.demos == [{"question": "mine", "answer": "kept"}]
+
+    (tmp_path / "saved" / "program.json").write_text("{")
+    with pytest.raises(StorageError, match=r"program\.json is damaged"):
+        online.load(tmp_path / "saved")

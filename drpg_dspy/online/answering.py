@@ -7,17 +7,19 @@ import contextvars
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dspy
 
+from drpg_dspy.exceptions import StorageError
 from drpg_dspy.injection import record_trace, use_guidance
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.tracking import Tracker
-from drpg_dspy.types import Guidance, ProgramCard, Rollout
+from drpg_dspy.types import Call, Guidance, ProgramCard, Rollout, Usage
 from drpg_dspy.usage import meter
 
 __all__ = ["Answering"]
@@ -33,6 +35,7 @@ class Answering:
     memory: Memory
     card: ProgramCard
     tracker: Tracker | None
+    unrecorded: int
     _last: contextvars.ContextVar[str]
     _last_anywhere: str
 
@@ -43,8 +46,10 @@ class Answering:
     def forward(self, *args: Any, labels: Any = None, **kwargs: Any) -> Any:
         """Answer as the program does; the prediction carries ``rollout_id``.
 
-        A policy writer that fails does not take the answer down: the call runs without a policy,
-        and ``propose_failed`` is counted in its rollout.
+        Nothing of the learner's takes an answer down. When the policy writer fails, the call runs
+        without a policy and ``propose_failed`` is counted in its rollout; when the call cannot be
+        recorded (a value without a plain form, a locked file), the answer is given without a
+        ``rollout_id`` and counted in ``unrecorded``.
 
         Args:
             *args, **kwargs: The program's own arguments.
@@ -52,8 +57,7 @@ class Answering:
                 then judged and learned from at once. Never shown to the program.
         """
         call = ProgramCall(self.program, args, kwargs)
-        rollout, outcome = self._answer(call, self._propose_or_plain(call.inputs))
-        return self._deliver(rollout, outcome, labels)
+        return self._serve(call, labels)
 
     async def aforward(self, *args: Any, labels: Any = None, **kwargs: Any) -> Any:
         """Answer asynchronously; see :meth:`forward`."""
@@ -65,12 +69,12 @@ class Answering:
             meter() as usage,
         ):
             outcome = await run_async(call)
-        key = self.card.key(call.inputs)
-        rollout = call.rollout(outcome, guidance, trace, usage.total(), key)
-        rollout = await asyncio.to_thread(self.record_one, rollout)
-        self._last.set(rollout.id)  # the thread above had a context of its own
+        made = _Made(call, guidance, outcome, trace, usage.total())
+        rollout = await asyncio.to_thread(self._record_served, made)
         # Judging and learning may call an LM; the event loop goes on meanwhile.
-        return await asyncio.to_thread(self._deliver, rollout, outcome, labels)
+        result = await asyncio.to_thread(self._deliver, rollout, outcome, labels)
+        self._last.set(rollout.id if rollout else "")  # the threads had contexts of their own
+        return result
 
     def predict_one(
         self, inputs: Mapping[str, Any], *, rollout_id: str | None = None, step: int = 0
@@ -120,8 +124,8 @@ class Answering:
             guidance = Guidance(counts={"propose_failed": 1}, usage=usage.total())
             key = self.card.key(call.inputs)
             return call.rollout(Outcome(error=failure), guidance, key=key), failure
-        rollout, outcome = self._run(call, guidance)
-        return rollout, outcome.error
+        made = self._run(call, guidance)
+        return self._rollout(made), made.outcome.error
 
     def record_one(self, rollout: Rollout) -> Rollout:
         """Write a rollout into memory and tell the tracker; see :meth:`attempt_one`."""
@@ -158,8 +162,7 @@ class Answering:
         @functools.wraps(method)
         def lent(*args: Any, **kwargs: Any) -> Any:
             call = ProgramCall(method, args, kwargs)
-            rollout, outcome = self._answer(call, self._propose_or_plain(call.inputs))
-            return self._deliver(rollout, outcome, None)
+            return self._serve(call, None)
 
         return lent
 
@@ -174,26 +177,51 @@ class Answering:
             )
             return Guidance(counts={"propose_failed": 1})
 
-    def _answer(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
-        rollout, outcome = self._run(call, guidance)
-        return self.record_one(rollout), outcome
+    def _serve(self, call: ProgramCall, labels: Any) -> Any:
+        made = self._run(call, self._propose_or_plain(call.inputs))
+        return self._deliver(self._record_served(made), made.outcome, labels)
 
-    def _run(self, call: ProgramCall, guidance: Guidance) -> tuple[Rollout, Outcome]:
+    def _run(self, call: ProgramCall, guidance: Guidance) -> _Made:
         with (
             use_guidance(guidance, program=self.program),
             record_trace() as trace,
             meter() as usage,
         ):
             outcome = call.run()
-        key = self.card.key(call.inputs)
-        return call.rollout(outcome, guidance, trace, usage.total(), key), outcome
+        return _Made(call, guidance, outcome, trace, usage.total())
 
-    def _deliver(self, rollout: Rollout, outcome: Outcome, labels: Any) -> Any:
-        self._last.set(rollout.id)  # again: recording may have happened in another thread
+    def _rollout(self, made: _Made) -> Rollout:
+        key = self.card.key(made.call.inputs)
+        return made.call.rollout(made.outcome, made.guidance, made.trace, made.usage, key)
+
+    def _record_served(self, made: _Made) -> Rollout | None:
+        """Record a served call. An answer that cannot be recorded is given all the same."""
+        try:
+            return self.record_one(self._rollout(made))
+        except StorageError as error:
+            self.unrecorded += 1
+            logger.warning(
+                "An answer could not be recorded: it is given, but takes no feedback. %s", error
+            )
+            return None
+
+    def _deliver(self, rollout: Rollout | None, outcome: Outcome, labels: Any) -> Any:
+        self._last.set(rollout.id if rollout else "")
         if outcome.error is not None:
             raise outcome.error
-        if isinstance(outcome.result, dspy.Prediction):
+        if rollout is not None and isinstance(outcome.result, dspy.Prediction):
             outcome.result.rollout_id = rollout.id
-        if labels is not None:
+        if rollout is not None and labels is not None:
             self.learn_from_labels(rollout, labels, outcome.result)
         return outcome.result
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A call that was made, with everything its record needs."""
+
+    call: ProgramCall
+    guidance: Guidance
+    outcome: Outcome
+    trace: Sequence[Call]
+    usage: Usage

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from drpg_dspy.exceptions import StorageError
 
 __all__ = ["learner_folder", "read_learner", "write_learner"]
 
@@ -35,9 +38,15 @@ def read_learner(folder: Path, program: Any, memory: Any) -> None:
 
     Raises:
         FileNotFoundError: The folder holds no learner.
+        StorageError: One of its files is damaged; nothing was changed.
     """
     for name in (_PROGRAM, _MEMORY):
         if not (folder / name).exists():
             raise FileNotFoundError(f"{folder} holds no saved learner ({name} is missing).")
-    program.load(folder / _PROGRAM)
+    try:
+        json.loads((folder / _PROGRAM).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StorageError(f"{folder / _PROGRAM} is damaged: {error}.") from error
+    # The memory first: a damaged one is refused before the program has changed.
     memory.copy_from(folder / _MEMORY)
+    program.load(folder / _PROGRAM)

@@ -58,6 +58,9 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         threshold: Scores from here on count as correct, in (0, 1]. Only for the default memory;
             a memory that is passed in has its own.
 
+    Attributes:
+        unrecorded: Answers of this process that were given but could not be recorded.
+
     Raises:
         ValueError: The program has no predictors, or an argument is of the wrong kind.
     """
@@ -75,7 +78,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         threshold: float = 0.5,
     ) -> None:
         super().__init__()
-        check_kinds(program, optimizer, metric)
+        check_kinds(program, optimizer, metric, tracker, name)
         if isinstance(program, OnlinePolicyOptimizer):
             raise ValueError("This program is wrapped already; pass its .program to wrap it anew.")
         self.program = program
@@ -96,6 +99,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         self._closed = False
         self._last: contextvars.ContextVar[str] = contextvars.ContextVar("last_rollout", default="")
         self._last_anywhere = ""
+        self.unrecorded = 0
         self.run_params: dict[str, Any] = {}
 
     # -- as a teleprompter ------------------------------------------------------------------
@@ -147,14 +151,26 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         """
         write_learner(learner_folder(path, kwargs), self.program, self.memory)
 
-    def load(self, path: str | Path, **kwargs: Any) -> None:
+    def load(self, path: str | Path, *, overwrite: bool = False, **kwargs: Any) -> None:
         """Continue from what :meth:`save` wrote, for a learner constructed the same way.
+
+        Args:
+            path: The folder.
+            overwrite: Replace what this learner's memory holds already.
 
         Raises:
             FileNotFoundError: The folder holds no learner.
+            StorageError: One of its files is damaged; nothing was changed.
+            ValueError: The memory is not empty, and ``overwrite`` was not given.
         """
+        folder = learner_folder(path, kwargs)
         with self._learning:
-            read_learner(learner_folder(path, kwargs), self.program, self.memory)
+            if not overwrite and self.memory.events(limit=1):
+                raise ValueError(
+                    f"This learner's memory is not empty and {str(path)!r} would replace it, for "
+                    "every process that shares it; pass overwrite=True, or load into a new name."
+                )
+            read_learner(folder, self.program, self.memory)
             attach(self.program)
             self._state_version = -1
 

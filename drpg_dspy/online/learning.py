@@ -64,7 +64,7 @@ class Learning:
         if (score is None) == (labels is None):
             raise ValueError("Give either score= or labels=, and not both.")
         if labels is not None:
-            rollout = self.memory.rollout(rollout_id)
+            rollout = self.memory.rollout(rollout_name(rollout_id))
             verdict = self._judge(rollout, labels, rollout.answer)
         else:
             verdict = Feedback(score, text=text, id=id, author=author)
@@ -77,7 +77,7 @@ class Learning:
             UnknownRollout: No such rollout in this memory.
         """
         with self._learning:
-            self.memory.retract(rollout_id)
+            self.memory.retract(rollout_name(rollout_id))
         self._notify()
 
     def learn_one(self, rollout: Rollout | str, feedback: Feedback | Any) -> None:
@@ -93,7 +93,7 @@ class Learning:
         """
         verdict = to_feedback(feedback)
         with self._learning:
-            record = self.memory.rollout(rollout if isinstance(rollout, str) else rollout.id)
+            record = self.memory.rollout(rollout_name(rollout))
             if _same(verdict, self.memory.feedback(record.id)):
                 return
             for _ in range(_MAX_COMMIT_TRIES):
@@ -169,6 +169,18 @@ class Learning:
                 if version:
                     self.optimizer.load_state_dict(state)
                 self._state_version = version
+
+
+def rollout_name(rollout: Any) -> str:
+    """Return the id of a rollout, given the id, the rollout or the prediction that carries it."""
+    if isinstance(rollout, Rollout):
+        return rollout.id
+    name = getattr(rollout, "rollout_id", rollout)
+    if not isinstance(name, str):
+        raise ValueError(
+            f"A rollout is named by its id, as in prediction.rollout_id; got {rollout!r}."
+        )
+    return name
 
 
 def _same(new: Feedback, standing: Feedback | None) -> bool:

@@ -68,12 +68,22 @@ class DRPG(OnlineOptimizer):
         shots: int | None = None,
     ) -> None:
         self._contrastive = Contrastive(k, contrast)
-        if shots is not None and (not isinstance(shots, int) or shots < 0):
+        flags = {
+            "previous_policy": previous_policy,
+            "use_feedback": use_feedback,
+            "feedback_text": feedback_text,
+        }
+        for name, value in flags.items():
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} must be True or False, got {value!r}.")
+        if shots is not None and (type(shots) is not int or shots < 0):
             raise ValueError(f"shots must be None or a whole number of at least 0, got {shots!r}.")
         if policy_lm is not None and not isinstance(policy_lm, dspy.BaseLM):
             raise ValueError(f"policy_lm must be a dspy.LM, got {policy_lm!r}.")
         if feedback_text and not use_feedback:
             raise ValueError("feedback_text=True shows verdicts: it needs use_feedback=True.")
+        if writer is not None and not isinstance(writer, PolicyWriter):
+            raise ValueError(f"writer must be an instance, e.g. CaseWriter(), got {writer!r}.")
         if writer is not None and writer.needs_feedback_text and not feedback_text:
             raise ValueError(f"{type(writer).__name__} needs feedback_text=True.")
         self.k = k
