@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import subprocess
 import sys
@@ -566,3 +567,12 @@ def test_a_damaged_copy_changes_nothing(lm: Any, memory: Any, tmp_path: Path) ->
     (tmp_path / "saved" / "program.json").write_text("{")
     with pytest.raises(StorageError, match=r"program\.json is damaged"):
         online.load(tmp_path / "saved")
+
+
+def test_a_deep_copy_has_its_own_program_and_the_same_memory(lm: Any, memory: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+    twin = copy.deepcopy(online)
+    prediction = twin(question="q")
+
+    assert twin.program is not online.program
+    assert online.memory.rollout(prediction.rollout_id).outputs == {"answer": "paris"}

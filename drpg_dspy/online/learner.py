@@ -176,10 +176,15 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
 
     def deepcopy(self) -> OnlinePolicyOptimizer:
         """Return a learner with a copy of the program, sharing optimizer and memory."""
-        return OnlinePolicyOptimizer(
+        twin = OnlinePolicyOptimizer(
             self.program.deepcopy(), self.optimizer, memory=self.memory, metric=self.metric,
-            name=self.name, key=self.key, threshold=self.threshold,
+            key=self.key, threshold=self.threshold,
         )  # fmt: skip
+        twin.name = self.name
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OnlinePolicyOptimizer:
+        return self.deepcopy()
 
     # -- being watched ------------------------------------------------------------------------
 
