@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,8 +31,6 @@ from drpg_dspy.retrieval import default_key
 from drpg_dspy.tracking import BackgroundWriter, RunInfo, Tracker
 
 __all__ = ["OnlinePolicyOptimizer"]
-
-logger = logging.getLogger(__name__)
 
 
 class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):

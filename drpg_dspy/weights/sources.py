@@ -304,6 +304,8 @@ def _progress_bar(weights: Weights, report: Report) -> type[Any]:
     from huggingface_hub.utils.tqdm import tqdm
 
     class Bar(tqdm):
+        """Counts bytes and draws nothing."""
+
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "disable": True})
             self.seen = int(kwargs.get("initial") or 0)
