@@ -175,7 +175,7 @@ def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any
         started = time.perf_counter()
         memory.search(question(0), 1)
         build = time.perf_counter() - started
-        for i in rng.integers(n, size=200):  # a stream under way, not its first step
+        for i in rng.integers(n, size=1000):  # a stream under way, not its first step
             memory.search(question(i), SHOTS, "correct")
             memory.search(question(i), SIDE, "wrong")
         faiss.omp_set_num_threads(1)  # one query: the faster setting for the peer, too

@@ -14,13 +14,17 @@ from drpg_dspy.exceptions import EmbedderMismatch
 from drpg_dspy.memory.base import Embedder
 from drpg_dspy.memory.rows import decode_text, encode_text, is_whole, text_hash
 from drpg_dspy.memory.store import Store
+from drpg_dspy.memory.vector_cache import VectorCache
 
-__all__ = ["Embeddings", "embed", "identity", "set_identity"]
+__all__ = ["Embeddings", "embed", "epoch", "identity", "set_identity"]
 
 _KEPT = 256
 """Vectors of texts kept in the process until they are written with a rollout."""
 
 _BATCH = 64
+_READ_AT_ONCE = 256
+"""More vectors than this are not those of a search."""
+
 _VARIABLES = 500
 """Values in one ``IN (...)``."""
 
@@ -45,6 +49,8 @@ class Embeddings:
         self.embedded = 0
         self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._mended: dict[int, np.ndarray] = {}  # of a file that may not be written
+        self._cache = VectorCache(0 if embedder is None else embedder.dimension)
+        self._epoch: Any = None
         with store.reading() as db:
             self.check(db)
 
@@ -54,6 +60,20 @@ class Embeddings:
             self.embedder = embedder
             self._kept.clear()
             self._mended.clear()
+        with self.store.locked():
+            self._cache = VectorCache(embedder.dimension)
+            self._epoch = None
+
+    def begin(self, epoch: Any) -> None:
+        """Forget vectors kept by number: in another epoch of the file they are others."""
+        self._cache.clear()
+        self._epoch = epoch
+
+    def keep(self, text: int, vector: np.ndarray, epoch: Any) -> None:
+        """Have a vector at hand whose text was committed in an epoch."""
+        with self.store.locked():
+            if epoch == self._epoch:
+                self._cache.put(text, vector)
 
     def check(self, db: sqlite3.Connection) -> bool:
         """Refuse an embedder that did not make the file's vectors.
@@ -119,23 +139,19 @@ class Embeddings:
             db.execute("UPDATE texts SET vector = ? WHERE id = ?", (blob, found[0]))
         return int(found[0])
 
-    def read(self, db: sqlite3.Connection, texts: Collection[int]) -> tuple[list[int], np.ndarray]:
+    def read(self, db: sqlite3.Connection, texts: Sequence[int]) -> tuple[list[int], np.ndarray]:
         """Return those of the given text numbers whose vectors are whole, and the vectors."""
-        dimension = 0 if self.embedder is None else self.embedder.dimension
-        ids: list[int] = []
-        blobs: list[bytes] = []
-        for id, blob in _select(db, "SELECT id, vector FROM texts WHERE id IN", texts):
-            if id in self._mended:
-                blob = self._mended[id].tobytes()
-            if blob is not None and len(blob) == 4 * dimension:
-                ids.append(id)
-                blobs.append(blob)
-        vectors = np.frombuffer(b"".join(blobs), dtype=np.float32).reshape(len(ids), dimension)
-        whole = is_whole(vectors)
-        if not whole.all():
-            ids = [id for id, good in zip(ids, whole.tolist(), strict=True) if good]
-            vectors = vectors[whole]
-        return ids, vectors
+        missing = self._cache.missing(texts)
+        if not missing:
+            return list(texts), self._cache.rows(texts)
+        if len(missing) > _READ_AT_ONCE:  # an index is built: nothing to keep
+            return self._load(db, set(texts))
+        ids, vectors = self._load(db, set(missing))
+        present = [text for text in texts if text in self._cache]
+        known = self._cache.rows(present)
+        for id, vector in zip(ids, vectors, strict=True):
+            self._cache.put(id, vector)
+        return [*present, *ids], np.concatenate([known, vectors])
 
     def mend(self, texts: Collection[int]) -> None:
         """Embed stored texts whose vectors are missing or damaged, and keep the vectors."""
@@ -154,6 +170,23 @@ class Embeddings:
                 batch = rows[start : start + _BATCH]
                 vectors = self._embed([decode_text(row[1]) for row in batch])
                 self._keep_mended([row[0] for row in batch], vectors)
+
+    def _load(self, db: sqlite3.Connection, texts: Collection[int]) -> tuple[list[int], np.ndarray]:
+        dimension = 0 if self.embedder is None else self.embedder.dimension
+        ids: list[int] = []
+        blobs: list[bytes] = []
+        for id, blob in _select(db, "SELECT id, vector FROM texts WHERE id IN", texts):
+            if id in self._mended:
+                blob = self._mended[id].tobytes()
+            if blob is not None and len(blob) == 4 * dimension:
+                ids.append(id)
+                blobs.append(blob)
+        vectors = np.frombuffer(b"".join(blobs), dtype=np.float32).reshape(len(ids), dimension)
+        whole = is_whole(vectors)
+        if not whole.all():
+            ids = [id for id, good in zip(ids, whole.tolist(), strict=True) if good]
+            vectors = vectors[whole]
+        return ids, vectors
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         if self.embedder is None:
@@ -217,6 +250,12 @@ def embed(embedder: Embedder, texts: Sequence[str]) -> np.ndarray:
             "unit vectors. CallableEmbedder normalises any function's vectors."
         )
     return vectors
+
+
+def epoch(db: sqlite3.Connection) -> Any:
+    """Return what changes when the numbers of a file get another meaning."""
+    row = db.execute("SELECT value FROM about WHERE name = 'epoch'").fetchone()
+    return None if row is None else row[0]
 
 
 def identity(db: sqlite3.Connection) -> tuple[str, int] | None:

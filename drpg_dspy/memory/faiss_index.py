@@ -1,7 +1,7 @@
-"""Exact nearest neighbours at three quarters of the vectors' memory.
+"""Exact nearest neighbours at half of the vectors' memory.
 
 A search over float vectors is bound by how fast memory can be read. So FAISS keeps one byte for
-each component and reads a fourth, two more bytes are looked at for the few vectors that come
+each component and reads a fourth, a second byte is looked at for the few vectors that come
 near, and the float vectors in the file decide about those that come nearest. Nothing is lost.
 
 Let R be a rotation, b = round(s R x) a vector's bytes for a scale s, and e the largest
@@ -16,7 +16,9 @@ that remain are scored with the stored vectors: the result is that of a full sea
 included. In practice these are hardly more than k. The rotation spreads any embedding evenly
 over its components, so that one scale fits all of them.
 
-Each verdict has an index of its own, so a filtered search reads nothing of the other.
+Each verdict has an index of its own, so a filtered search reads nothing of the other. The
+vectors that came last wait in a short list and are scored as they are, because rounding many
+together costs little more than rounding one.
 """
 
 from __future__ import annotations
@@ -48,6 +50,9 @@ _TURNED = 64
 _BLOCK_ROWS = 16_384
 _FINER = 256.0
 """How much finer two bytes are than one."""
+
+_FRESH = 32
+"""Vectors that wait to be rounded together."""
 
 _SPARE = 32
 """Neighbours asked for beyond 6k; usually more than lie within the error."""
@@ -109,10 +114,11 @@ class FaissIndex:
         self._rotation = _Rotation(dimension)
         scale = 127.0 / min(1.0, _SIGMAS / math.sqrt(dimension))
         self._parts: dict[Verdict, _Part] = {
-            "correct": _Part(self._rotation.width, scale),
-            "wrong": _Part(self._rotation.width, scale),
+            "correct": _Part(self._rotation, scale),
+            "wrong": _Part(self._rotation, scale),
         }
         self._labels = Labels()
+        self._last: _Query | None = None
 
     def __len__(self) -> int:
         return self._labels.count(None)
@@ -126,11 +132,10 @@ class FaissIndex:
             verdict: Of all of them.
         """
         self.remove(ids)
-        part = self._parts[verdict]
         with _one_thread():
             for start in range(0, len(ids), _BATCH):
-                batch = ids[start : start + _BATCH]
-                part.add(batch, self._rotation(vectors[start : start + _BATCH]))
+                stop = start + _BATCH
+                self._parts[verdict].add(ids[start:stop], vectors[start:stop])
         for id in ids:
             self._labels.put(id, verdict)
 
@@ -157,10 +162,12 @@ class FaissIndex:
             verdict: Which index; ``None`` for both.
             similarities: Gives the exact similarities, in [-1, 1].
         """
-        turned = self._rotation(vector[None])
+        if self._last is None or not np.array_equal(self._last.vector, vector):
+            self._last = _Query(vector, self._rotation)
+        query = self._last
         parts = self._parts.values() if verdict is None else (self._parts[verdict],)
         with _one_thread():
-            found = [part.candidates(turned, k) for part in parts if len(part)]
+            found = [part.candidates(query, k) for part in parts if len(part)]
         if not found:
             return []
         ids = np.concatenate(found)
@@ -169,8 +176,19 @@ class FaissIndex:
         return [(int(ids[i]), float(exact[i])) for i in order]
 
 
+class _Query:
+    """A query, rotated and rounded; both verdicts are searched with the same."""
+
+    def __init__(self, vector: np.ndarray, rotation: _Rotation) -> None:
+        self.vector = vector.copy()
+        self.turned = rotation(vector[None])
+        self.scale = 127.0 / max(float(np.abs(self.turned).max()), 1e-6)
+        self.coarse = _rounded(self.turned * np.float32(self.scale), 127)
+        self.lost = float(_lengths(self.turned - self.coarse / np.float32(self.scale))[0])
+
+
 class _Block:
-    """Some thousand rotated vectors, twice: a byte for each component in FAISS, two beside it.
+    """Some thousand rotated vectors: a byte for each component in FAISS, another beside it.
 
     Blocks neither move nor double when an index grows, and a removal shifts one of them alone.
     """
@@ -179,16 +197,26 @@ class _Block:
         self.coarse = faiss.IndexScalarQuantizer(
             width, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
         )
-        self.fine = np.empty((_BLOCK_ROWS, width), dtype=np.int16)  # untouched pages are free
+        self.rest = np.empty((_BLOCK_ROWS, width), dtype=np.int8)  # untouched pages are free
         self.ids = np.empty(_BLOCK_ROWS, dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self.coarse.ntotal)
 
-    def add(self, ids: Sequence[int], coarse: np.ndarray, fine: np.ndarray) -> None:
+    def add(self, ids: Sequence[int], coarse: np.ndarray, rest: np.ndarray) -> None:
         start, stop = len(self), len(self) + len(ids)
-        self.ids[start:stop], self.fine[start:stop] = ids, fine
+        self.ids[start:stop], self.rest[start:stop] = ids, rest
         self.coarse.add(coarse)
+
+    def fine(self, places: np.ndarray) -> np.ndarray:
+        """Return both bytes together, as floats."""
+        width = self.coarse.d
+        codes = faiss.rev_swig_ptr(self.coarse.codes.data(), len(self) * width)
+        high = codes.reshape(-1, width)[places].astype(np.float32)
+        high -= 128.0  # how FAISS keeps a signed byte
+        high *= _FINER
+        high += self.rest[places]
+        return np.asarray(high)
 
     def remove(self, ids: np.ndarray) -> None:
         gone = np.isin(self.ids[: len(self)], ids)
@@ -197,61 +225,74 @@ class _Block:
             for start in range(first, len(kept), _BATCH):
                 places = kept[start : start + _BATCH]
                 self.ids[start : start + len(places)] = self.ids[places]
-                self.fine[start : start + len(places)] = self.fine[places]
+                self.rest[start : start + len(places)] = self.rest[places]
             self.coarse.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(gone)))
 
 
 class _Part:
     """The vectors of one verdict, and the largest errors made in rounding them."""
 
-    def __init__(self, width: int, scale: float) -> None:
-        self.blocks = [_Block(width)]
-        self._width = width
+    def __init__(self, rotation: _Rotation, scale: float) -> None:
+        self.blocks = [_Block(rotation.width)]
+        self.fresh: dict[int, np.ndarray] = {}
+        self._rotation = rotation
         self._scale = scale
         self._coarse_error = self._fine_error = 0.0
 
     def __len__(self) -> int:
-        return sum(map(len, self.blocks))
+        return sum(map(len, self.blocks)) + len(self.fresh)
 
-    def add(self, ids: Sequence[int], turned: np.ndarray) -> None:
-        coarse, lost = _rounded(turned, self._scale, 127)
-        self._coarse_error = max(self._coarse_error, float(lost.max()))
-        fine, lost = _rounded(turned, self._scale * _FINER, 32767)
-        self._fine_error = max(self._fine_error, float(lost.max()))
+    def add(self, ids: Sequence[int], vectors: np.ndarray) -> None:
+        if len(self.fresh) + len(ids) <= _FRESH:
+            self.fresh.update(zip(ids, vectors.copy(), strict=True))
+            return
+        ids = [*self.fresh, *ids]
+        self._round(ids, np.stack([*self.fresh.values(), *vectors]))
+        self.fresh.clear()
+
+    def remove(self, ids: Sequence[int]) -> None:
+        settled = [id for id in ids if self.fresh.pop(id, None) is None]
+        if settled:
+            for block in self.blocks:
+                block.remove(np.asarray(settled, dtype=np.int64))
+
+    def candidates(self, query: _Query, k: int) -> np.ndarray:
+        """Return all ids that may belong to the best k."""
+        fresh = np.fromiter(self.fresh, dtype=np.int64, count=len(self.fresh))
+        if sum(map(len, self.blocks)) <= k:
+            return np.concatenate([*(block.ids[: len(block)] for block in self.blocks), fresh])
+        found = self._screened(query, k)
+        ids = np.concatenate([block.ids[places] for block, places in found])
+        fine = np.concatenate([block.fine(places) for block, places in found])
+        scores = np.einsum("ij,j->i", fine, query.turned[0])
+        unit = self._scale * _FINER
+        floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK) * unit
+        return np.concatenate([ids[scores >= floor], fresh])
+
+    def _round(self, ids: Sequence[int], vectors: np.ndarray) -> None:
+        scaled = self._rotation(vectors) * np.float32(self._scale)
+        coarse = _rounded(scaled, 127)
+        rest = _rounded((scaled - coarse) * np.float32(_FINER), 127)
+        lost = (scaled - coarse) / np.float32(self._scale)
+        self._coarse_error = max(self._coarse_error, float(_lengths(lost).max()))
+        lost -= rest / np.float32(self._scale * _FINER)
+        self._fine_error = max(self._fine_error, float(_lengths(lost).max()))
         start = 0
         while start < len(ids):
             if len(self.blocks[-1]) == _BLOCK_ROWS:
-                self.blocks.append(_Block(self._width))
+                self.blocks.append(_Block(self._rotation.width))
             stop = start + _BLOCK_ROWS - len(self.blocks[-1])
-            self.blocks[-1].add(ids[start:stop], coarse[start:stop], fine[start:stop])
+            self.blocks[-1].add(ids[start:stop], coarse[start:stop], rest[start:stop])
             start = stop
 
-    def remove(self, ids: Sequence[int]) -> None:
-        for block in self.blocks:
-            block.remove(np.asarray(ids, dtype=np.int64))
-
-    def candidates(self, turned: np.ndarray, k: int) -> np.ndarray:
-        """Return all ids that may belong to the best k."""
-        if len(self) <= k:
-            return np.concatenate([block.ids[: len(block)] for block in self.blocks])
-        found = self._screened(turned, k)
-        ids = np.concatenate([block.ids[places] for block, places in found])
-        fine = np.concatenate([block.fine[places] for block, places in found])
-        scores = np.einsum("ij,j->i", fine.astype(np.float32), turned[0])
-        unit = self._scale * _FINER
-        floor = np.partition(scores, -k)[-k] - 2.0 * (self._fine_error + _FLOAT_SLACK) * unit
-        return np.asarray(ids[scores >= floor])
-
-    def _screened(self, turned: np.ndarray, k: int) -> list[tuple[_Block, np.ndarray]]:
-        scale = 127.0 / max(float(np.abs(turned).max()), 1e-6)
-        query, lost = _rounded(turned, scale, 127)
-        error = self._coarse_error + float(lost[0]) * (1.0 + self._coarse_error) + _FLOAT_SLACK
+    def _screened(self, query: _Query, k: int) -> list[tuple[_Block, np.ndarray]]:
+        error = self._coarse_error + query.lost * (1.0 + self._coarse_error) + _FLOAT_SLACK
         blocks = [block for block in self.blocks if len(block)]
         wanted = 6 * k + _SPARE
         while True:
-            found = [block.coarse.search(query, min(len(block), wanted)) for block in blocks]
+            found = [block.coarse.search(query.coarse, min(len(block), wanted)) for block in blocks]
             best = np.concatenate([scores[0] for scores, _ in found])
-            floor = float(np.partition(best, -k)[-k]) - 2.0 * error * scale * self._scale
+            floor = float(np.partition(best, -k)[-k]) - 2.0 * error * query.scale * self._scale
             if all(
                 len(block) <= wanted or scores[0, -1] < floor
                 for block, (scores, _) in zip(blocks, found, strict=True)
@@ -263,13 +304,16 @@ class _Part:
             wanted *= 4  # many are nearly as near: copies of one question, say
 
 
-def _rounded(turned: np.ndarray, scale: float, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return scaled vectors in whole numbers (as floats), and the length that each lost."""
-    whole = np.rint(turned * np.float32(scale))
+def _rounded(scaled: np.ndarray, limit: int) -> np.ndarray:
+    """Return whole numbers (as floats), cut off at ± limit."""
+    whole = np.rint(scaled)
     np.minimum(whole, limit, out=whole)
     np.maximum(whole, -limit, out=whole)
-    lost = turned - whole / np.float32(scale)
-    return whole, np.sqrt(np.einsum("ij,ij->i", lost, lost))
+    return np.asarray(whole)
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
 class _Rotation:

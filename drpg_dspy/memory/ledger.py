@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from drpg_dspy.memory.base import Hit
-from drpg_dspy.memory.embeddings import Embeddings
+from drpg_dspy.memory.embeddings import Embeddings, epoch
 from drpg_dspy.memory.faiss_index import FaissIndex, Labels
 from drpg_dspy.memory.reading import EXPERIENCES
 from drpg_dspy.memory.rows import ROLLOUT_NUMBER, SIZED, GuidanceLoader, decode_experience
@@ -26,7 +26,7 @@ __all__ = ["Ledger"]
 _KEPT_SIZE = 32_000_000
 """Bytes of the experiences kept decoded, those used last."""
 
-_OBJECTS = 4_500
+_OBJECTS = 2_200
 """What the objects of one take beside its texts (measured)."""
 
 _RANKINGS_KEPT = 32
@@ -54,6 +54,7 @@ class Ledger:
         self._data_version = -1
         self._applied = -1
         self._epoch: Any = None
+        self._embeddings.begin(None)
         self._labels = Labels()
         self._index: FaissIndex | None = None
         self._texts = array("q")
@@ -69,10 +70,11 @@ class Ledger:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version == self._data_version:
             return
-        epoch = db.execute("SELECT value FROM about WHERE name = 'epoch'").fetchone()
-        if epoch != self._epoch:
+        current = epoch(db)
+        if current != self._epoch:
             self.forget()
-            self._epoch = epoch
+            self._epoch = current
+            self._embeddings.begin(current)
         if self._applied < 0:
             self._load_labels(db)
         else:
@@ -187,7 +189,7 @@ class Ledger:
         """Put experiences into the index, or note that their vectors are missing."""
         if self._index is None:
             return
-        texts, vectors = self._embeddings.read(db, {self._texts[seq] for seq in seqs})
+        texts, vectors = self._embeddings.read(db, [self._texts[seq] for seq in seqs])
         places = {text: place for place, text in enumerate(texts)}
         zero = (~np.any(vectors, axis=1)).tolist()  # like no other: not put into the index
         like_none = {text for text, alone in zip(texts, zero, strict=True) if alone}
@@ -211,8 +213,10 @@ class Ledger:
     ) -> np.ndarray:
         """Return exact inner products: in double precision, row by row, so equals are equal."""
         wanted = [self._texts[seq] for seq in seqs.tolist()]
-        texts, vectors = self._embeddings.read(db, set(wanted))
+        texts, vectors = self._embeddings.read(db, wanted)
         products = (vectors.astype(np.float64) * vector.astype(np.float64)).sum(axis=1)
+        if texts == wanted:
+            return np.asarray(products.clip(-1.0, 1.0))
         similarity = dict(zip(texts, products.clip(-1.0, 1.0).tolist(), strict=True))
         for seq, text in zip(seqs.tolist(), wanted, strict=True):
             if text not in similarity:  # damaged since it was indexed

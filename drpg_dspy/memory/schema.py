@@ -234,7 +234,10 @@ def _create_whole(path: Path) -> None:
 
 def _pending(path: Path) -> bool:
     log = path.with_name(f"{path.name}-wal")
-    return log.exists() and log.stat().st_size > 0
+    try:
+        return log.stat().st_size > 0
+    except FileNotFoundError:  # the last process to close the file removes it
+        return False
 
 
 def _check_header(path: Path, header: bytes, size: int) -> None:

@@ -14,7 +14,7 @@ from drpg_dspy.exceptions import StorageError
 from drpg_dspy.memory import reading, writing
 from drpg_dspy.memory.base import Embedder, Event, Hit, Memory
 from drpg_dspy.memory.copying import copy_from, copy_to
-from drpg_dspy.memory.embeddings import Embeddings, identity
+from drpg_dspy.memory.embeddings import Embeddings, epoch, identity
 from drpg_dspy.memory.ledger import Ledger
 from drpg_dspy.memory.reindexing import reindex
 from drpg_dspy.memory.rows import (
@@ -205,7 +205,11 @@ class SQLiteMemory(Memory):
         vector = self._embeddings.vector(rollout.key) if embeds else None
         with self._store.writing() as db:
             text = self._embeddings.put(db, rollout.key, vector) if rollout.key else None
-            return writing.add_rollout(db, rollout, text, body, self.path)
+            stored = writing.add_rollout(db, rollout, text, body, self.path)
+            current = epoch(db)
+        if text is not None and vector is not None:
+            self._embeddings.keep(text, vector, current)
+        return stored
 
     def rollout(self, id: str) -> Rollout:
         with self._store.snapshot() as db:

@@ -161,14 +161,14 @@ def test_the_threads_of_faiss_are_left_as_they_were() -> None:
     assert faiss.omp_get_max_threads() == before
 
 
-def test_vectors_are_kept_in_three_bytes_a_component() -> None:
+def test_vectors_are_kept_in_two_bytes_a_component() -> None:
     index = FaissIndex(384)
     index.add(range(2000), unit(np.random.default_rng(0).standard_normal((2000, 384))), "wrong")
     (block,) = index._parts["wrong"].blocks
 
-    kept = block.coarse.code_size * 2000 + block.fine[:2000].nbytes
+    kept = block.coarse.code_size * 2000 + block.rest[:2000].nbytes
 
-    assert kept == 2000 * 384 * 3
+    assert kept == 2000 * 384 * 2
 
 
 @pytest.mark.parametrize("verdict", ["correct", "wrong", None])

@@ -316,9 +316,11 @@ def test_a_vector_damaged_while_the_memory_is_open_is_computed_anew(tmp_path: Pa
     memory = fill(path)
     assert ids(memory.search("44", 1)) == ["r45"]
     sql(path, "UPDATE texts SET vector = x'00' WHERE text = '45'")
+    assert ids(memory.search("46", 1)) == ["r45"]  # its vector is still at hand
+    memory._embeddings._cache.clear()
 
     with pytest.warns(RuntimeWarning, match="damaged"):
-        assert ids(memory.search("46", 9)) == ["r45", "r90", "r0"]
+        assert ids(memory.search("47", 9)) == ["r45", "r90", "r0"]
 
 
 def test_texts_recorded_without_an_embedder_are_embedded_when_they_are_searched(
