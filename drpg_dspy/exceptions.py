@@ -5,6 +5,7 @@
     Exception
     └── DRPGError                    everything this library raises of its own
         ├── BenchmarkDataMissing     a data set is not on this machine; says what gets it
+        ├── CompileFailed            a pass over a training set gave nothing to learn from
         ├── EvaluationFailed         a judge could not judge: the step becomes *not judged*
         ├── ResumeMismatch           a run is continued under other settings; prints both values
         ├── RunInUse                 another live process works on the run
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "BenchmarkDataMissing",
+    "CompileFailed",
     "DRPGError",
     "EmbedderMismatch",
     "EvaluationFailed",
@@ -41,6 +43,10 @@ class DRPGError(Exception):
 
 class BenchmarkDataMissing(DRPGError):
     """A benchmark's data is not where it was looked for; the message says what gets it."""
+
+
+class CompileFailed(DRPGError):
+    """A program failed on every training example, or no answer could be judged."""
 
 
 class EvaluationFailed(DRPGError):

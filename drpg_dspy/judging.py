@@ -16,11 +16,13 @@ from typing import Any
 from drpg_dspy.exceptions import EvaluationFailed
 from drpg_dspy.types import Feedback
 
-__all__ = ["judge", "to_feedback"]
+__all__ = ["check_metric", "judge", "to_feedback"]
 
 logger = logging.getLogger(__name__)
 
 Metric = Callable[..., Any]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def judge(metric: Metric, example: Any, prediction: Any) -> Feedback:
@@ -45,6 +47,42 @@ def judge(metric: Metric, example: Any, prediction: Any) -> Feedback:
         logger.warning("The metric failed on an example: %s: %s", type(error).__name__, error)
         return Feedback(math.nan, text=f"metric failed: {type(error).__name__}: {error}")
     return to_feedback(verdict)
+
+
+def check_metric(metric: Any) -> None:
+    """Refuse what cannot be called as a metric.
+
+    Raises:
+        ValueError: Not callable, or it cannot take ``(example, prediction)`` and at most three
+            more; the message names its arguments.
+
+    >>> check_metric(lambda prediction: True)
+    Traceback (most recent call last):
+    ValueError: A metric takes (example, prediction) and may take trace and more (five at most),
+    got a function of (prediction).
+    """
+    if not callable(metric):
+        raise ValueError(f"metric must be callable, got {metric!r}.")
+    if inspect.isclass(metric):
+        raise ValueError(f"metric must be a function or an instance, got the class {metric!r}.")
+    try:
+        signature = inspect.signature(metric)
+    except (TypeError, ValueError):  # builtins have no signature
+        return
+    positional = [p for p in signature.parameters.values() if p.kind in _POSITIONAL]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    required = [p for p in positional if p.default is p.empty]
+    alone = [
+        p
+        for p in signature.parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+    ]
+    if (len(positional) < 2 and not takes_any) or len(required) > 5 or alone:
+        names = ", ".join(signature.parameters)
+        raise ValueError(
+            "A metric takes (example, prediction) and may take trace and more (five at most), "
+            f"got a function of ({names})."
+        )
 
 
 def to_feedback(verdict: Any) -> Feedback:
@@ -88,7 +126,7 @@ def _call(metric: Metric, example: Any, prediction: Any) -> Any:
     except (TypeError, ValueError):  # builtins have no signature
         return metric(example, prediction)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
     required = [p for p in positional if p.default is p.empty]
     # A metric written for GEPA may take all five without defaults.
     count = len(required) if not takes_any else 2

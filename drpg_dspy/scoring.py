@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.judging import judge
 from drpg_dspy.types import Benchmark, Feedback
 
@@ -80,8 +81,7 @@ def score_predictions(
         ValueError: The benchmark cannot be scored this way, or the file does not fit the data.
         BenchmarkDataMissing: The data is not there.
     """
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}.")
+    whole("workers", workers, 1)
     if benchmark.read_predictions is None:
         raise ValueError(f"{benchmark.name} is not scored from a file of predictions.")
     examples = _load(benchmark, data, tuple(exclude_db), split)

@@ -17,7 +17,7 @@ LAYERS = [
     ["optimizers"],
     ["retrieval"],
     ["memory", "tracking", "injection"],
-    ["types", "plain", "exceptions", "carrier", "usage", "weights", "judging"],
+    ["types", "plain", "arguments", "exceptions", "carrier", "usage", "weights", "judging"],
 ]
 RANK = {name: rank for rank, layer in enumerate(reversed(LAYERS)) for name in layer}
 # drpg_dspy.testing offers contracts for every layer and is imported by none of them.

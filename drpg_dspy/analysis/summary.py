@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.plain import to_plain
 from drpg_dspy.types import Feedback, Rollout, Usage
@@ -222,8 +223,7 @@ def rolling_scores(memory: Memory, window: int = ROLLING_WINDOW) -> list[tuple[i
     Raises:
         ValueError: The window is smaller than 1.
     """
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window!r}.")
+    whole("window", window, 1)
     last: deque[float] = deque(maxlen=window)
     curve = []
     for rollout, feedback in memory.rollouts():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drpg_dspy import weights
+from drpg_dspy.arguments import whole
 from drpg_dspy.exceptions import ModelNotFound, StorageError, missing_extra
 
 __all__ = ["Server", "ServerSettings", "language_models", "serve", "server_settings"]
@@ -53,10 +54,7 @@ def server_settings(
         ("threads", threads, 1),
         ("parallel", parallel, 1),
     ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(
-                f"{argument} must be a whole number of at least {least}, got {value!r}."
-            )
+        whole(argument, value, least)
     if path is not None:
         file, file_id = _own_file(Path(path))
     else:

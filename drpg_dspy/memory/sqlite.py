@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from drpg_dspy.arguments import checked_path, number
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.memory import reading, writing
 from drpg_dspy.memory.base import Embedder, Event, Hit, Memory
@@ -71,7 +72,7 @@ class SQLiteMemory(Memory):
     Raises:
         EmbedderMismatch: The file's vectors came from another embedder.
         StorageError: The file is damaged, newer than this library, or no memory.
-        ValueError: The threshold is not in (0, 1].
+        ValueError: An argument is of the wrong kind, or the threshold is not in (0, 1].
 
     >>> from drpg_dspy.retrieval.embedder import HashingEmbedder
     >>> memory = SQLiteMemory(":memory:", HashingEmbedder())
@@ -95,10 +96,15 @@ class SQLiteMemory(Memory):
         read_only: bool = False,
         timeout: float = 30.0,
     ) -> None:
-        if not 0.0 < threshold <= 1.0:
-            raise ValueError(f"threshold must lie in (0, 1], got {threshold!r}.")
-        self.threshold = threshold
-        self.path = temporary_file(self) if str(path) == ":memory:" else Path(path)
+        if embedder is not None and not isinstance(embedder, Embedder):
+            raise ValueError(
+                f"embedder must have an identity and a dimension, got {embedder!r}; wrap a "
+                "function: CallableEmbedder(function, 'its name')."
+            )
+        number("timeout", timeout, 0)
+        self.threshold = number("threshold", threshold, 0, 1)
+        given = checked_path("path", path)
+        self.path = temporary_file(self) if str(given) == ":memory:" else given
         self._store = Store(self.path, read_only=read_only, timeout=timeout)
         self._embeddings = Embeddings(self._store, embedder)
         self._ledger = Ledger(self._embeddings, threshold)

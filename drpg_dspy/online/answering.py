@@ -13,10 +13,11 @@ from typing import Any
 
 import dspy
 
-from drpg_dspy.exceptions import StorageError
+from drpg_dspy.exceptions import DRPGError, StorageError
 from drpg_dspy.injection import record_trace, use_guidance
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
+from drpg_dspy.online.identity import claim_memory
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.tracking import Tracker
 from drpg_dspy.types import Call, Guidance, ProgramCard, Rollout, Usage
@@ -36,6 +37,9 @@ class Answering:
     card: ProgramCard
     tracker: Tracker | None
     unrecorded: int
+    unlearned: int
+    metric: Callable[..., Any] | None
+    _claimed: bool
     _last: contextvars.ContextVar[str]
     _last_anywhere: str
 
@@ -49,18 +53,24 @@ class Answering:
         Nothing of the learner's takes an answer down. When the policy writer fails, the call runs
         without a policy and ``propose_failed`` is counted in its rollout; when the call cannot be
         recorded (a value without a plain form, a locked file), the answer is given without a
-        ``rollout_id`` and counted in ``unrecorded``.
+        ``rollout_id`` and counted in ``unrecorded``; when it cannot be learned from (the metric
+        returned no score), it is given and counted in ``unlearned``.
 
         Args:
             *args, **kwargs: The program's own arguments.
             labels: What the metric compares with (a mapping or ``dspy.Example``). The call is
                 then judged and learned from at once. Never shown to the program.
+
+        Raises:
+            ValueError: There are labels, and the learner has no metric; nothing was called.
         """
+        self._check_labels(labels)
         call = ProgramCall(self.program, args, kwargs)
         return self._serve(call, labels)
 
     async def aforward(self, *args: Any, labels: Any = None, **kwargs: Any) -> Any:
         """Answer asynchronously; see :meth:`forward`."""
+        self._check_labels(labels)
         call = ProgramCall(self.program, args, kwargs)
         guidance = await asyncio.to_thread(self._propose_or_plain, call.inputs)
         with (
@@ -91,6 +101,7 @@ class Answering:
 
         Raises:
             StorageError: An input or output cannot be recorded.
+            ValueError: The inputs are no mapping of names to values.
         """
         return self.record_one(self.attempt_one(inputs, rollout_id=rollout_id, step=step)[0])
 
@@ -113,6 +124,8 @@ class Answering:
         Returns:
             The rollout, and what was raised where it failed.
         """
+        if not isinstance(inputs, Mapping) or not all(isinstance(name, str) for name in inputs):
+            raise ValueError(f"inputs must be a mapping of names to values, got {inputs!r}.")
         call = ProgramCall(self.program, (), dict(inputs), rollout_id or "", step)
         failure = None
         with meter() as usage:
@@ -129,6 +142,9 @@ class Answering:
 
     def record_one(self, rollout: Rollout) -> Rollout:
         """Write a rollout into memory and tell the tracker; see :meth:`attempt_one`."""
+        if not self._claimed:
+            claim_memory(self.memory, self.card)
+            self._claimed = True
         rollout = self.memory.record(rollout)
         self._last.set(rollout.id)
         self._last_anywhere = rollout.id
@@ -210,10 +226,31 @@ class Answering:
         if outcome.error is not None:
             raise outcome.error
         if rollout is not None and isinstance(outcome.result, dspy.Prediction):
-            outcome.result.rollout_id = rollout.id
+            if "rollout_id" in outcome.result and outcome.result.rollout_id != rollout.id:
+                logger.warning(
+                    "The program returned a rollout_id of its own, which is left as it is; this "
+                    "call's is online.last_rollout_id."
+                )
+            else:
+                outcome.result.rollout_id = rollout.id
         if rollout is not None and labels is not None:
-            self.learn_from_labels(rollout, labels, outcome.result)
+            self._learn_served(rollout, labels, outcome.result)
         return outcome.result
+
+    def _learn_served(self, rollout: Rollout, labels: Any, result: Any) -> None:
+        """Learn from a served call's labels. The answer was paid for, it is given all the same."""
+        try:
+            self.learn_from_labels(rollout, labels, result)
+        except (ValueError, DRPGError) as error:
+            self.unlearned += 1
+            logger.warning("The answer %s is not learned from: %s", rollout.id, error)
+
+    def _check_labels(self, labels: Any) -> None:
+        if labels is not None and self.metric is None:
+            raise ValueError(
+                "labels were given but this learner has no metric; construct it with metric=, "
+                "or call feedback(rollout_id, score=…)."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Any
 
 import dspy
 
+from drpg_dspy.exceptions import CompileFailed
 from drpg_dspy.injection import detach, routes
 from drpg_dspy.judging import judge
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.online.defaults import temporary_file
 from drpg_dspy.types import OPEN_FIELD, Guidance
 
-__all__ = ["bake", "compile_online"]
+__all__ = ["bake", "check_examples", "compile_online"]
+
+logger = logging.getLogger(__name__)
 
 _HEADING = "Rules learned from feedback:"
 _LEFT_OUT = "(not shown)"
@@ -61,6 +66,9 @@ def compile_online(
         student: The program; copied, never changed.
         trainset: Examples, in the order in which they are met.
         valset: Where given, decides between the learned program and the student.
+
+    Raises:
+        CompileFailed: The program answered none of the examples, or none could be judged.
     """
     copy = student.deepcopy()
     optimizer = type(learner.optimizer)(**learner.optimizer.get_params())
@@ -68,19 +76,77 @@ def compile_online(
         temporary_file(optimizer), learner.memory.embedder, threshold=learner.memory.threshold
     )
     fresh = type(learner)(copy, optimizer, memory=memory, metric=learner.metric, key=learner.key)
-    for example in trainset:
-        rollout = fresh.predict_one(dict(example.inputs().items()))
-        if not rollout.failed:
-            fresh.learn_one(rollout, judge(learner.metric, example, rollout.answer))
-    learned = bake(copy, optimizer.consolidate(memory))
+    _pass_once(fresh, trainset)
+    guidance = optimizer.consolidate(memory)
+    rules = sum(len(policy.rules) for policy in guidance.policies.values())
+    shots = sum(map(len, guidance.shots.values()))
+    logger.info("The compiled program keeps %d rules and %d examples.", rules, shots)
+    if not rules and not shots:
+        logger.warning(
+            "Nothing that was learned did more good than harm: the compiled program is the student."
+        )
+    learned = bake(copy, guidance)
     fresh.close()
-    if valset and _total(learned, valset, learner.metric) <= _total(
-        student, valset, learner.metric
-    ):
-        return student.deepcopy()
+    if valset:
+        before = _total(student, valset, learner.metric)
+        after = _total(learned, valset, learner.metric)
+        logger.info("On the valset: %g before, %g after, of %d.", before, after, len(valset))
+        if after <= before:
+            return student.deepcopy()
     return learned
 
 
+def check_examples(name: str, examples: Any) -> list[Any]:
+    """Return examples as a list, each checked to be one.
+
+    Raises:
+        ValueError: Not a list of ``dspy.Example`` with inputs; the message names the place.
+    """
+    if isinstance(examples, (str, bytes)) or not isinstance(examples, Iterable):
+        raise ValueError(f"{name} must be a list of dspy.Example, got {examples!r}.")
+    found = list(examples)
+    for place, example in enumerate(found):
+        if not isinstance(example, dspy.Example):
+            raise ValueError(f"{name}[{place}] must be a dspy.Example, got {example!r}.")
+        if getattr(example, "_input_keys", None) is None:
+            raise ValueError(
+                f"{name}[{place}] has no inputs set; mark them: example.with_inputs('question')."
+            )
+    return found
+
+
+def _pass_once(learner: Any, trainset: list[Any]) -> None:
+    failures: list[str] = []
+    unjudged: list[str] = []
+    correct = 0
+    for example in trainset:
+        rollout = learner.predict_one(dict(example.inputs().items()))
+        if rollout.failed:
+            failures.append(rollout.error)
+            continue
+        verdict = judge(learner.metric, example, rollout.answer)
+        if not verdict.judged:
+            unjudged.append(verdict.text)
+        correct += learner.memory.is_correct(verdict)
+        learner.learn_one(rollout, verdict)
+    n = len(trainset)
+    logger.info(
+        "%d of %d right, %d failed, %d not judged.", correct, n, len(failures), len(unjudged)
+    )
+    if len(failures) == n:
+        raise CompileFailed(f"The program failed on all {n} examples; the first: {failures[0]}")
+    if len(failures) + len(unjudged) == n:
+        raise CompileFailed(f"The metric judged none of {n} answers; the first: {unjudged[0]}")
+
+
 def _total(program: Any, examples: list[Any], metric: Any) -> float:
-    verdicts = (judge(metric, example, program(**example.inputs())) for example in examples)
-    return sum(verdict.score for verdict in verdicts if verdict.judged)
+    total = 0.0
+    for example in examples:
+        try:
+            answer = program(**example.inputs())
+        except Exception as error:  # noqa: BLE001 - one example may fail: it scores nothing
+            logger.warning("A valset example failed: %s: %s", type(error).__name__, error)
+            continue
+        verdict = judge(metric, example, answer)
+        total += verdict.score if verdict.judged else 0.0
+    return total

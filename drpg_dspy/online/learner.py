@@ -21,9 +21,10 @@ from dspy.teleprompt import Teleprompter
 from drpg_dspy.injection import attach
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.answering import Answering
-from drpg_dspy.online.baking import compile_online
+from drpg_dspy.online.baking import check_examples, compile_online
 from drpg_dspy.online.calling import describe
-from drpg_dspy.online.defaults import check_kinds, default_memory, flat_params
+from drpg_dspy.online.defaults import check_kinds, check_names, default_memory, flat_params
+from drpg_dspy.online.identity import check_program
 from drpg_dspy.online.keeping import learner_folder, read_learner, write_learner
 from drpg_dspy.online.learning import Learning
 from drpg_dspy.optimizers.base import OnlineOptimizer
@@ -57,9 +58,13 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
 
     Attributes:
         unrecorded: Answers of this process that were given but could not be recorded.
+        unlearned: Answers of this process that were given with labels and could not be learned
+            from, because the metric returned no score or the memory could not be written.
 
     Raises:
-        ValueError: The program has no predictors, or an argument is of the wrong kind.
+        ResumeMismatch: The memory was filled by another program.
+        ValueError: The program has no predictors, an argument is of the wrong kind, or the
+            program's own call uses a name that the learner needs (``labels``, ``rollout_id``).
     """
 
     def __init__(
@@ -75,7 +80,9 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         threshold: float = 0.5,
     ) -> None:
         super().__init__()
-        check_kinds(program, optimizer, metric, tracker, name)
+        check_kinds(
+            program, optimizer, memory=memory, metric=metric, tracker=tracker, name=name, key=key
+        )
         if isinstance(program, OnlinePolicyOptimizer):
             raise ValueError("This program is wrapped already; pass its .program to wrap it anew.")
         self.program = program
@@ -88,6 +95,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         self.card = describe(
             program, attach(program), self.name or type(program).__name__, key or default_key
         )
+        check_names(program, self.card)
         optimizer.bind(self.card)
         self.memory = memory if memory is not None else default_memory(self, self.name, threshold)
         self._learning = threading.RLock()
@@ -97,6 +105,9 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         self._last: contextvars.ContextVar[str] = contextvars.ContextVar("last_rollout", default="")
         self._last_anywhere = ""
         self.unrecorded = 0
+        self.unlearned = 0
+        self._claimed = False
+        check_program(self.memory, self.card, self._where())
         self.run_params: dict[str, Any] = {}
 
     # -- as a teleprompter ------------------------------------------------------------------
@@ -124,17 +135,23 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
             teacher: Not used by online methods; must be ``None``.
 
         Raises:
-            ValueError: No metric, no examples, or a teacher.
+            CompileFailed: The program answered none of the examples, or none could be judged.
+            ValueError: No metric, no student, no examples with inputs set, or a teacher.
         """
         if self.metric is None:
             raise ValueError("compile needs a metric: OnlinePolicyOptimizer(…, metric=…).")
-        if not trainset:
-            raise ValueError("compile needs at least one training example, got none.")
+        if not isinstance(student, dspy.Module):
+            raise ValueError(f"student must be a dspy.Module, got {student!r}.")
         if teacher is not None or kwargs:
             raise ValueError(
                 f"compile takes no teacher and no {sorted(kwargs) or 'more'} arguments."
             )
-        return compile_online(self, student, trainset, valset)
+        examples = check_examples("trainset", trainset)
+        if not examples:
+            raise ValueError("compile needs at least one training example, got none.")
+        held_out = None if valset is None else check_examples("valset", valset)
+        student = student.program if isinstance(student, OnlinePolicyOptimizer) else student
+        return compile_online(self, student, examples, held_out)
 
     # -- keeping ----------------------------------------------------------------------------
 
@@ -157,6 +174,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
 
         Raises:
             FileNotFoundError: The folder holds no learner.
+            ResumeMismatch: It holds a learner of another program; nothing was changed.
             StorageError: One of its files is damaged; nothing was changed.
             ValueError: The memory is not empty, and ``overwrite`` was not given.
         """
@@ -167,7 +185,7 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
                     f"This learner's memory is not empty and {str(path)!r} would replace it, for "
                     "every process that shares it; pass overwrite=True, or load into a new name."
                 )
-            read_learner(folder, self.program, self.memory)
+            read_learner(folder, self.program, self.memory, self.card)
             attach(self.program)
             self._state_version = -1
 
@@ -182,6 +200,9 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnlinePolicyOptimizer:
         return self.deepcopy()
+
+    def _where(self) -> str:
+        return f"The memory of {self.name!r}" if self.name else "This memory"
 
     # -- being watched ------------------------------------------------------------------------
 

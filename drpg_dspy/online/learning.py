@@ -61,8 +61,13 @@ class Learning:
             UnknownRollout: No such rollout in this memory.
             ValueError: Neither or both of score and labels, or a score out of range.
         """
-        if (score is None) == (labels is None):
-            raise ValueError("Give either score= or labels=, and not both.")
+        if score is None and labels is None:
+            raise ValueError(
+                "feedback needs a verdict: score= (a bool, a number in [0, 1], NaN = not judged) "
+                "or labels= for the learner's metric; got neither."
+            )
+        if score is not None and labels is not None:
+            raise ValueError("feedback takes score= or labels=, got both.")
         if labels is not None:
             rollout = self.memory.rollout(rollout_name(rollout_id))
             verdict = self._judge(rollout, labels, rollout.answer)

@@ -45,7 +45,16 @@ class OnlineOptimizer(ABC):
     card: ProgramCard | None = None
 
     def bind(self, card: ProgramCard) -> None:
-        """Learn which program is served; called once, before anything else."""
+        """Learn which program is served; called before anything else.
+
+        Raises:
+            ValueError: This instance serves another program already.
+        """
+        if self.card is not None and self.card.routes != card.routes:
+            raise ValueError(
+                f"This {type(self).__name__} serves {self.card.name!r} already; construct another "
+                f"one for {card.name!r}."
+            )
         self.card = card
 
     def require_card(self) -> ProgramCard:

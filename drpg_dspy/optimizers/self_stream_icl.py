@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.optimizers.shots import shots_by_route
@@ -33,9 +34,7 @@ class SelfStreamICL(OnlineOptimizer):
     paper = "Wu et al. 2024, StreamBench"
 
     def __init__(self, k: int = 16) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, got {k!r}.")
-        self.k = k
+        self.k = whole("k", k, 1)
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Retrieve the examples."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.optimizers.rules import (
     MAX_RULE_CHARS,
@@ -98,12 +99,8 @@ class PolicyWriter(ABC):
     needs_feedback_text: ClassVar[bool] = False
 
     def __init__(self, max_rules: int = MAX_RULES, max_rule_chars: int = MAX_RULE_CHARS) -> None:
-        if max_rules < 1:
-            raise ValueError(f"max_rules must be at least 1, got {max_rules!r}.")
-        if max_rule_chars < 20:
-            raise ValueError(f"max_rule_chars must be at least 20, got {max_rule_chars!r}.")
-        self.max_rules = max_rules
-        self.max_rule_chars = max_rule_chars
+        self.max_rules = whole("max_rules", max_rules, 1)
+        self.max_rule_chars = whole("max_rule_chars", max_rule_chars, 20)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.max_rules}, {self.max_rule_chars})"

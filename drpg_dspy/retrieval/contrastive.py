@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.memory.base import Hit, MemoryView
 
 __all__ = ["Contrast", "Contrastive", "ContrastiveHits"]
@@ -45,8 +46,7 @@ class Contrastive:
     """
 
     def __init__(self, k: int, contrast: Contrast = "both") -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, got {k!r}.")
+        whole("k", k, 1)
         if contrast not in get_args(Contrast):
             raise ValueError(f"contrast must be one of {get_args(Contrast)}, got {contrast!r}.")
         self.k = k

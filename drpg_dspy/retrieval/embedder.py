@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from drpg_dspy import weights
+from drpg_dspy.arguments import whole
 from drpg_dspy.exceptions import ModelNotFound, missing_extra
 from drpg_dspy.memory.base import Embedder
 
@@ -197,8 +198,8 @@ class CallableEmbedder:
             raise ValueError(f"function must be callable, got {function!r}.")
         if not identity:
             raise ValueError("identity must name the model, e.g. 'text-embedding-3-small'.")
-        if dimension is not None and dimension < 1:
-            raise ValueError(f"dimension must be at least 1, got {dimension}.")
+        if dimension is not None:
+            whole("dimension", dimension, 1)
         self.function = function
         self.identity = identity
         self._dimension = dimension
@@ -257,9 +258,7 @@ class HashingEmbedder:
     """
 
     def __init__(self, dimension: int = 256) -> None:
-        if dimension < 1:
-            raise ValueError(f"dimension must be at least 1, got {dimension}.")
-        self.dimension = dimension
+        self.dimension = whole("dimension", dimension, 1)
         self.identity = f"hashing-v1 words+pairs l2 {dimension}"
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:

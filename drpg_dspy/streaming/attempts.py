@@ -11,6 +11,7 @@ from typing import Any
 
 from dspy.utils.exceptions import LMUnexpectedError, is_retryable_lm_error
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.types import Guidance, Rollout, Usage
 
@@ -42,8 +43,7 @@ class Retry:
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        if not isinstance(self.times, int) or isinstance(self.times, bool) or self.times < 0:
-            raise ValueError(f"retries must be a whole number of at least 0, got {self.times!r}.")
+        whole("retries", self.times, 0)
 
     def wait(self, attempt: int, error: Exception) -> None:
         """Wait after a failed attempt, counted from 1."""

@@ -20,7 +20,8 @@ from typing import Any
 import dspy
 
 from drpg_dspy.analysis.summary import STATUS_KEY, RunSummary
-from drpg_dspy.judging import judge
+from drpg_dspy.arguments import whole
+from drpg_dspy.judging import check_metric, judge
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.streaming.attempts import Retry, answer_with_retries
 from drpg_dspy.streaming.budget import Budget
@@ -81,16 +82,18 @@ def run_stream(
         RunInUse: Another process is running this memory.
         KeyboardInterrupt: Ctrl-C was pressed; everything up to then is kept.
     """
+    if not isinstance(learner, OnlinePolicyOptimizer):
+        raise ValueError(f"learner must be an OnlinePolicyOptimizer, got {learner!r}.")
     stream = checked_examples(examples)
     metric = metric if metric is not None else learner.metric
-    if not callable(metric):
-        raise ValueError(f"run_stream needs a metric that can be called, got {metric!r}.")
-    if not isinstance(delay, int) or isinstance(delay, bool) or delay < 0:
-        raise ValueError(f"delay must be a whole number of steps of at least 0, got {delay!r}.")
-    if stop_after_failures is not None and stop_after_failures < 1:
-        raise ValueError(
-            f"stop_after_failures must be at least 1, or None = never; got {stop_after_failures!r}."
-        )
+    if metric is None:
+        raise ValueError("run_stream needs a metric, here or in the learner; got None.")
+    check_metric(metric)
+    whole("delay", delay, 0)
+    if stop_after_failures is not None:
+        whole("stop_after_failures (None = never)", stop_after_failures, 1)
+    if budget is not None and not isinstance(budget, Budget):
+        raise ValueError(f"budget must be a Budget, e.g. Budget(tokens=100_000), got {budget!r}.")
     path = getattr(learner.memory, "path", None)
     retry = retries if isinstance(retries, Retry) else Retry(retries)
     with lock_for(Path(path)) if path else contextlib.nullcontext():

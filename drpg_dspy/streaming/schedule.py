@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -51,6 +51,8 @@ def checked_examples(examples: Sequence[Any]) -> list[dspy.Example]:
         ValueError: There are none, an element is no example, its inputs are not marked, or ids
             repeat. The message names the elements.
     """
+    if isinstance(examples, (str, bytes, Mapping)) or not isinstance(examples, Iterable):
+        raise ValueError(f"A stream is a list of dspy.Example, got {examples!r}.")
     stream = list(examples)
     if not stream:
         raise ValueError("The stream is empty: it needs at least one example.")

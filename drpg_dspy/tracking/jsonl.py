@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from drpg_dspy.arguments import checked_path
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
 from drpg_dspy.tracking.records import record_to_plain
 
@@ -46,7 +47,7 @@ class JSONLTracker(Tracker):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
-        self._file = Path(path).absolute()
+        self._file = checked_path("path", path).absolute()
         self.name = self._file.stem
         self._token = ""
         self._last = 0

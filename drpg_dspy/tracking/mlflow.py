@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.tracking import inspector
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
@@ -89,10 +90,9 @@ class MLflowTracker(Tracker):
         artifacts: bool = True,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        if not experiment:
-            raise ValueError("MLflowTracker needs the name of an experiment, got ''.")
-        if link_every < 1:
-            raise ValueError(f"link_every must be at least 1, got {link_every!r}.")
+        if not isinstance(experiment, str) or not experiment.strip():
+            raise ValueError(f"MLflowTracker needs the name of an experiment, got {experiment!r}.")
+        whole("link_every", link_every, 1)
         try:
             import mlflow
         except ImportError as error:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
+from drpg_dspy.arguments import number, whole
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
 from drpg_dspy.tracking.lease import Lease
@@ -74,10 +75,8 @@ class BackgroundWriter:
         batch: int = 50,
         interval: float = 1.0,
     ) -> None:
-        if batch < 1:
-            raise ValueError(f"batch must be at least 1, got {batch!r}.")
-        if interval <= 0:
-            raise ValueError(f"interval must be a positive number of seconds, got {interval!r}.")
+        whole("batch", batch, 1)
+        number("interval", interval, 0)
         self.memory = memory
         self.tracker = tracker
         self.run = run

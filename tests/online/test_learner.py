@@ -15,7 +15,7 @@ import dspy
 import pytest
 
 from drpg_dspy import DRPG, OnlinePolicyOptimizer, SelfStreamICL, ZeroShot
-from drpg_dspy.exceptions import StorageError, UnknownRollout
+from drpg_dspy.exceptions import CompileFailed, StorageError, UnknownRollout
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.optimizers import CaseWriter
 from drpg_dspy.retrieval import HashingEmbedder
@@ -576,3 +576,108 @@ def test_a_deep_copy_has_its_own_program_and_the_same_memory(lm: Any, memory: An
 
     assert twin.program is not online.program
     assert online.memory.rollout(prediction.rollout_id).outputs == {"answer": "paris"}
+
+
+class Strange(dspy.Module):
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        self.predict = dspy.Predict("question -> answer")
+        self.field = field
+
+    def forward(self, question: str) -> dspy.Prediction:
+        answer = self.predict(question=question).answer
+        return dspy.Prediction(answer=answer, **{self.field: "mine"})
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"), [("labels -> answer", "labels"), ("q -> rollout_id", "rollout_id")]
+)
+def test_names_that_the_learner_needs_are_refused(signature: str, name: str, memory: Any) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'"):
+        OnlinePolicyOptimizer(dspy.Predict(signature), ZeroShot(), memory=memory)
+
+
+def test_a_rollout_id_of_the_programs_own_is_left_as_it_is(
+    lm: Any, memory: Any, caplog: Any
+) -> None:
+    online = OnlinePolicyOptimizer(Strange("rollout_id"), ZeroShot(), memory=memory)
+
+    prediction = online(question="Capital of France?")
+
+    assert prediction.rollout_id == "mine"
+    assert "online.last_rollout_id" in caplog.text
+    assert memory.rollout(online.last_rollout_id).outputs["rollout_id"] == "mine"
+
+
+@pytest.mark.parametrize("verdict", ["good", None, 7, {"no": "score"}])
+def test_an_answer_is_given_although_the_metric_returns_no_score(
+    lm: Any, memory: Any, verdict: Any
+) -> None:
+    online = OnlinePolicyOptimizer(
+        qa(), ZeroShot(), memory=memory, metric=lambda example, prediction: verdict
+    )
+
+    prediction = online(question="Capital of France?", labels={"answer": "PARIS"})
+
+    assert prediction.answer == "paris"
+    assert online.unlearned == 1
+    assert memory.feedback(prediction.rollout_id) is None
+    with pytest.raises(ValueError, match="score"):
+        online.feedback(prediction.rollout_id, labels={"answer": "PARIS"})
+
+
+def test_labels_without_a_metric_cost_no_call(lm: Any, memory: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory)
+
+    with pytest.raises(ValueError, match="no metric"):
+        online(question="Capital of France?", labels={"answer": "PARIS"})
+    assert not lm.texts()
+
+
+def test_compile_says_when_nothing_could_be_answered(memory: Any) -> None:
+    def dead(messages: Any) -> str:
+        raise ConnectionError("no route to the model")
+
+    trainset = [dspy.Example(question="q", answer="a").with_inputs("question")] * 2
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory, metric=exact)
+
+    with (
+        dspy.context(lm=ScriptedLM(dead)),
+        pytest.raises(CompileFailed, match=r"all 2 examples.*no route"),
+    ):
+        online.compile(qa(), trainset=trainset)
+
+
+def test_compile_says_when_nothing_could_be_judged(lm: Any, memory: Any) -> None:
+    trainset = [dspy.Example(question="q").with_inputs("question")] * 2
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory, metric=exact)
+
+    with pytest.raises(CompileFailed, match=r"judged none of 2.*answer"):
+        online.compile(qa(), trainset=trainset)
+
+
+def test_compile_says_when_nothing_is_kept(lm: Any, memory: Any, caplog: Any) -> None:
+    trainset = [dspy.Example(question="q", answer="never").with_inputs("question")] * 2
+    online = OnlinePolicyOptimizer(qa(), DRPG(k=2), memory=memory, metric=exact)
+
+    compiled = online.compile(qa(), trainset=trainset)
+
+    assert "did more good than harm" in caplog.text
+    assert compiled.signature.instructions == qa().signature.instructions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"student": 5, "trainset": [1]}, "student must be a dspy.Module"),
+        ({"trainset": [1]}, r"trainset\[0\] must be a dspy.Example"),
+        ({"trainset": 5}, "trainset must be a list"),
+        ({"trainset": [dspy.Example(question="q")]}, "with_inputs"),
+        ({"trainset": [dspy.Example(q=1).with_inputs("q")], "valset": ["v"]}, r"valset\[0\]"),
+    ],
+)
+def test_compile_names_what_is_no_example(memory: Any, arguments: Any, message: str) -> None:
+    optimizer = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory, metric=exact)
+
+    with pytest.raises(ValueError, match=message):
+        optimizer.compile(**{"student": qa(), **arguments})
