@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from drpg_dspy.optimizers import (
         DRPG,
         CaseWriter,
+        Holdout,
         OnlineOptimizer,
         QuoteWriter,
         SelfStreamICL,
@@ -39,6 +40,7 @@ _HOMES = {
     "Guidance": "types",
     "JSONLTracker": "tracking",
     "MLflowTracker": "tracking",
+    "Holdout": "optimizers",
     "OnlineOptimizer": "optimizers",
     "OnlinePolicyOptimizer": "online",
     "Policy": "types",
@@ -58,6 +60,7 @@ __all__ = [
     "Experience",
     "Feedback",
     "Guidance",
+    "Holdout",
     "JSONLTracker",
     "MLflowTracker",
     "OnlineOptimizer",

@@ -186,6 +186,14 @@ class Guidance:
     counts: Mapping[str, int] = field(default_factory=dict)
     memo: Mapping[str, str] = field(default_factory=dict)
 
+    def without_policies(self) -> Guidance:
+        """Return the same examples and costs, and no policy."""
+        return dataclasses.replace(self, policies={})
+
+    def counting(self, counts: Mapping[str, int]) -> Guidance:
+        """Return the same guidance with more counts."""
+        return dataclasses.replace(self, counts={**self.counts, **counts})
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

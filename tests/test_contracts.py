@@ -10,6 +10,7 @@ from drpg_dspy import optimizers
 from drpg_dspy.optimizers import (
     DRPG,
     CaseWriter,
+    Holdout,
     OnlineOptimizer,
     QuoteWriter,
     SelfStreamICL,
@@ -29,6 +30,7 @@ VARIANTS = {
     "drpg feedback text": lambda: DRPG(k=4, feedback_text=True),
     "drpg case writer": lambda: DRPG(k=4, writer=CaseWriter(), feedback_text=True),
     "drpg quote writer": lambda: DRPG(k=4, writer=QuoteWriter(), feedback_text=True),
+    "drpg guarded": lambda: Holdout(DRPG(k=4), share=0.4),
     "drpg policy only": lambda: DRPG(k=4, shots=0),
 }
 

@@ -71,7 +71,7 @@ def compile_online(
         CompileFailed: The program answered none of the examples, or none could be judged.
     """
     copy = student.deepcopy()
-    optimizer = type(learner.optimizer)(**learner.optimizer.get_params())
+    optimizer = learner.optimizer.fresh()
     memory = SQLiteMemory(
         temporary_file(optimizer), learner.memory.embedder, threshold=learner.memory.threshold
     )

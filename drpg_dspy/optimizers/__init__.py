@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.optimizers.drpg import DRPG
+from drpg_dspy.optimizers.holdout import Holdout
 from drpg_dspy.optimizers.quote_writer import QuoteWriter
 from drpg_dspy.optimizers.self_stream_icl import SelfStreamICL
 from drpg_dspy.optimizers.writers import CaseWriter, SetWriter
@@ -12,6 +13,7 @@ from drpg_dspy.optimizers.zero_shot import ZeroShot
 __all__ = [
     "DRPG",
     "CaseWriter",
+    "Holdout",
     "OnlineOptimizer",
     "QuoteWriter",
     "SelfStreamICL",

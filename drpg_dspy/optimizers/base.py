@@ -79,6 +79,14 @@ class OnlineOptimizer(ABC):
             memory: All experiences so far.
         """
 
+    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Return what this call would get if it were to run without a policy.
+
+        By default the guidance of :meth:`propose` with its policies left out; a method whose
+        policies cost LM calls saves them here.
+        """
+        return self.propose(inputs, memory).without_policies()
+
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Learn from one verdict. The memory does not hold this experience yet.
 
@@ -107,6 +115,10 @@ class OnlineOptimizer(ABC):
         """Return the constructor's arguments by name, as they were given."""
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def fresh(self) -> OnlineOptimizer:
+        """Return an instance with the same arguments that serves no program and knows nothing."""
+        return type(self)(**self.get_params())
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
 
-from drpg_dspy.memory.base import MemoryView
+from drpg_dspy.memory.base import Hit, MemoryView
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.optimizers.rules import MAX_RULES, similar
 from drpg_dspy.optimizers.shots import shots_by_route
@@ -110,17 +111,17 @@ class DRPG(OnlineOptimizer):
         text = card.key(inputs)
         # R_t and R'_{t,1} are the head of one ranking: it is searched once.
         correct = memory.search(text, max(self._n_shots, self._contrastive.sides[0]), "correct")
-        shown = correct[: self._n_shots]  # R_t, Eq. 1
+        plain = self._examples(correct[: self._n_shots])  # R_t, Eq. 1
         cases = self._contrastive(text, memory, correct=correct)  # R'_t, Eq. 6
         with self._writing():
             written = self._writer.write(
                 cases, self._previous(memory), self._view, card, memory
             )  # P_t = g(R'_t), Eq. 3
-        return Guidance(
+        return dataclasses.replace(
+            plain,
             policies=self._policies(written.rules),
-            shots=shots_by_route((hit.experience for hit in reversed(shown)), card),
             retrieved={
-                "shots": tuple(hit.experience.id for hit in shown),
+                **plain.retrieved,
                 "correct": tuple(hit.experience.id for hit in cases.correct),
                 "wrong": tuple(hit.experience.id for hit in cases.wrong),
             },
@@ -128,6 +129,13 @@ class DRPG(OnlineOptimizer):
             counts=written.counts,
             memo=written.memo,
         )
+
+    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Retrieve the examples alone; no policy is written."""
+        if memory.count("correct") == 0 or self._n_shots == 0:
+            return Guidance()
+        text = self.require_card().key(inputs)
+        return self._examples(memory.search(text, self._n_shots, "correct"))
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Let the writer take note of the verdict; the memory itself is the learner's."""
@@ -154,6 +162,13 @@ class DRPG(OnlineOptimizer):
     @property
     def _n_shots(self) -> int:
         return self.k if self.shots is None else self.shots
+
+    def _examples(self, shown: Sequence[Hit]) -> Guidance:
+        experiences = (hit.experience for hit in reversed(shown))
+        return Guidance(
+            shots=shots_by_route(experiences, self.require_card()),
+            retrieved={"shots": tuple(hit.experience.id for hit in shown)},
+        )
 
     def _writing(self) -> Any:
         return dspy.context(lm=self.policy_lm) if self.policy_lm else dspy.context()
