@@ -49,6 +49,7 @@ import platformdirs
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.judgement import Judgement
 from evaluators.sql import SCORINGS, ExecutionAccuracy, schema_text
+from programs._files import answers_by_id, lines_in_order, read_text
 from programs.house_rules_data.databases import VERSION, build_all
 
 __all__ = [
@@ -223,20 +224,11 @@ def read_predictions(
         ValueError: The file cannot be read, a line is neither form, an id is unknown or comes
             twice, or a file of bare queries has another number of lines than the benchmark.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ValueError(f"The predictions {path} cannot be read: {error}.") from error
-    lines = text.removesuffix("\n").split("\n")
-    if lines[0].lstrip().startswith("{"):
-        given = _by_id(path, lines)
-        return [dspy.Prediction(sql=given.get(example.id, "")) for example in examples]
-    total = len(read_pairs())
-    if len(lines) != total:
-        raise ValueError(
-            f"{path} has {len(lines)} lines, but the benchmark has {total} questions. It must "
-            'hold one query a line for every question, or JSON lines {"id": …, "prediction": …}.'
-        )
+    pairs = read_pairs()
+    if read_text(path).lstrip().startswith("{"):
+        given = answers_by_id(path, [pair["id"] for pair in pairs])
+        return [dspy.Prediction(sql=str(given[example.id])) for example in examples]
+    lines = lines_in_order(path, len(pairs))
     return [dspy.Prediction(sql=lines[example.line - 1]) for example in examples]
 
 
@@ -260,23 +252,3 @@ def _home() -> Path:
     if home := os.environ.get("DRPG_HOME"):
         return Path(home).expanduser()
     return Path(platformdirs.user_cache_dir("drpg-dspy", False))
-
-
-def _by_id(path: str | os.PathLike[str], lines: Sequence[str]) -> dict[str, str]:
-    known = {pair["id"] for pair in read_pairs()}
-    given: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            name, sql = row["id"], row["prediction"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f'{path}, line {number}: expected {{"id": …, "prediction": …}}, got {line[:80]!r}.'
-            ) from error
-        if name not in known or name in given:
-            what = "comes twice" if name in given else "is no question of house_rules"
-            raise ValueError(f"{path}, line {number}: the id {name!r} {what}.")
-        given[name] = str(sql)
-    return given

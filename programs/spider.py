@@ -42,6 +42,7 @@ from drpg_dspy.exceptions import BenchmarkDataMissing, EvaluationFailed
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.sql import SCORINGS, ExecutionAccuracy, schema_text, table_line
 from evaluators.sql.database import locate, quoted
+from programs._files import Data, find_folder, lines_in_order
 
 __all__ = ["BENCHMARK", "evaluator", "key", "load", "program", "read_predictions"]
 
@@ -55,7 +56,6 @@ _SPLITS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     ),
     "train": (("train_spider.json",), ("tables.json",), ("database",)),
 }
-_PLACES = ("../shared/data", "data")
 _GET_IT = (
     "Download spider_data.zip from https://yale-lily.github.io/spider, unpack it, and pass its "
     "folder as --data, or set DRPG_DATA to it."
@@ -184,19 +184,9 @@ def read_predictions(
     Raises:
         ValueError: The file has another number of lines than the split, or cannot be read.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise ValueError(f"The predictions {path} cannot be read: {error.strerror}.") from error
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    if lines[-1] == "":
-        lines.pop()
-    if examples and len(lines) != examples[0].lines:
-        raise ValueError(
-            f"{path} has {len(lines)} lines, but the split has {examples[0].lines} questions. "
-            "It must hold one query a line for every question, in the order of the data set, "
-            "excluded ones too."
-        )
+    if not examples:
+        return []
+    lines = lines_in_order(path, examples[0].lines)
     return [dspy.Prediction(sql=_query(lines[ex.line - 1], ex.db_id)) for ex in examples]
 
 
@@ -239,18 +229,10 @@ class _Schemas(dict[str, str]):
         return self[db_id]
 
 
-def _folder(data: str | os.PathLike[str] | None, split: str | None) -> Path:
+def _folder(data: Data, split: str | None) -> Path:
     wanted = [name for s in ([split] if split else _SPLITS) for name in _SPLITS[s][0]]
-    places = [data] if data is not None else [os.environ.get("DRPG_DATA"), *_PLACES]
-    for place in filter(None, places):
-        for folder in (Path(place), Path(place, "spider")):
-            if any((folder / name).is_file() for name in wanted):
-                return folder
-    looked = ", ".join(str(place) for place in places if place)
-    raise BenchmarkDataMissing(
-        f"Spider{f' ({split} split)' if split else ''} is not on this machine: no "
-        f"{' or '.join(wanted)} in {looked}, nor in a folder spider there. {_GET_IT}"
-    )
+    what = f" ({split} split)" if split else ""
+    return find_folder(data, "spider", wanted, title="Spider", get_it=_GET_IT, what=what)
 
 
 def _rows(folder: Path, split: str) -> list[dict[str, Any]]:

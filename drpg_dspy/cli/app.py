@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import dis
+import os
 import sqlite3
-from collections.abc import Iterable
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, TextIO
 
 import click
 
@@ -14,25 +19,50 @@ from drpg_dspy.exceptions import DRPGError
 __all__ = [
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
+    "EXIT_PIPE",
     "EXIT_USAGE",
     "Command",
     "Group",
     "Stopped",
+    "explained",
     "help_if_alone",
     "unknown_name",
+    "wrong",
+    "wrong_if",
 ]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
 
 _USER_ERRORS = (DRPGError, ValueError, ImportError, OSError, sqlite3.DatabaseError)
+_OURS = {"drpg_dspy", "programs", "evaluators"}
 
 
 class Stopped(click.ClickException):
-    """A command that did its work and has to report failure; the message is all there is."""
+    """A command that was called rightly and has to report failure; the message is all there is."""
 
     exit_code = EXIT_FAILED
+
+
+def wrong(option: str | list[str], why: object) -> click.BadParameter:
+    """Return the error for a value on the command line that cannot be used.
+
+    Args:
+        option: Where it was given: ``--k``, ``ROLLOUT``; several where any may be meant.
+        why: Names the value and the remedy.
+    """
+    return click.BadParameter(str(why), param_hint=[option] if isinstance(option, str) else option)
+
+
+@contextmanager
+def wrong_if(option: str | list[str], *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of some kinds inside the block into wrong usage of an option."""
+    try:
+        yield
+    except kinds as error:
+        raise wrong(option, error) from error
 
 
 class Command(click.Command):
@@ -52,10 +82,15 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see the class."""
+        debug = bool(ctx.meta.get(_DEBUG))
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            if debug and error.__cause__ is not None:
+                raise error.__cause__
+            raise
         except _USER_ERRORS as error:
-            if ctx.meta.get(_DEBUG):
+            if debug or isinstance(error, BrokenPipeError):  # the group knows whose pipe it was
                 raise
             raise click.ClickException(_message(error)) from error
         except KeyboardInterrupt as interrupt:
@@ -64,7 +99,10 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of :class:`Command`; without a subcommand it shows its help and succeeds."""
+    """A group of :class:`Command`; without a subcommand it shows its help and succeeds.
+
+    A reader that goes away (``drpg show first | head``) ends the command without a word.
+    """
 
     command_class = Command
     group_class = type
@@ -72,6 +110,16 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("invoke_without_command", True)
         super().__init__(*args, **kwargs)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; ``--help`` prints here already."""
+        with _while_somebody_reads():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        with _while_somebody_reads():
+            return super().invoke(ctx)
 
 
 def help_if_alone(ctx: click.Context) -> None:
@@ -99,6 +147,24 @@ def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -
     return " ".join(parts)
 
 
+def explained(error: BaseException) -> bool:
+    """Tell whether an error was raised by a statement of ours, which says what was wrong.
+
+    What a dependency or a user's own module raised, or Python itself in one of our lines, is
+    explained by nobody: only its traceback shows where it came from.
+    """
+    if isinstance(error, DRPGError):
+        return True
+    last: TracebackType | None = error.__traceback__
+    if last is None:
+        return False
+    while last.tb_next is not None:
+        last = last.tb_next
+    package = str(last.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    instruction = last.tb_frame.f_code.co_code[last.tb_lasti]
+    return package in _OURS and instruction == dis.opmap["RAISE_VARARGS"]
+
+
 _DEBUG = "drpg_dspy.cli.debug"
 
 
@@ -108,7 +174,27 @@ def _keep_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def _message(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    if isinstance(error, (DRPGError, ImportError)):
-        return text
-    # A plain ValueError is most often a wrong argument, but may be a fault of ours.
-    return f"{text}\n(--debug shows where this was raised.)"
+    return text if explained(error) else f"{text}\n(--debug shows where this was raised.)"
+
+
+@contextmanager
+def _while_somebody_reads() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        if not any([_hung_up(sys.stdout), _hung_up(sys.stderr)]):
+            raise  # another pipe than those to the reader
+        raise click.exceptions.Exit(EXIT_PIPE) from None
+
+
+def _hung_up(stream: TextIO) -> bool:
+    """Tell whether a stream's reader is gone; if so, let the rest go nowhere, also at exit."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # no file behind it
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        return True
+    return False

@@ -12,12 +12,13 @@ import inspect
 import os
 import pkgutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from drpg_dspy.cli.app import Stopped, unknown_name
+from drpg_dspy.cli.app import Stopped, unknown_name, wrong
 from drpg_dspy.exceptions import DRPGError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "BENCHMARK",
     "MODEL",
     "OPTIMIZER",
+    "OUTPUT_FILE",
     "RUN",
     "benchmark",
     "benchmark_names",
@@ -62,20 +64,20 @@ def benchmark(name: str) -> Benchmark:
     """Return a benchmark by its name in ``programs`` or by ``MODULE:ATTRIBUTE``.
 
     Raises:
-        Stopped: It has no ``BENCHMARK``, or what was named is none.
-        click.BadParameter: Nothing has that name.
+        click.BadParameter: Nothing has that name, or what has it is no benchmark.
     """
     from drpg_dspy.types import Benchmark
 
     if ":" in name:
-        found = import_from_here(name)
+        found = import_from_here(name, "BENCHMARK")
     elif name in (known := benchmark_names()):
         found = getattr(importlib.import_module(f"programs.{name}"), "BENCHMARK", None)
     else:
-        raise click.BadParameter(unknown_name("benchmark", name, known))
+        raise wrong("BENCHMARK", unknown_name("benchmark", name, known))
     if not isinstance(found, Benchmark):
-        raise Stopped(
-            f"{name} is no benchmark: expected a drpg_dspy.types.Benchmark, found {found!r}."
+        raise wrong(
+            "BENCHMARK",
+            f"{name} is no benchmark: expected a drpg_dspy.types.Benchmark, found {found!r}.",
         )
     return found
 
@@ -90,21 +92,23 @@ def compare_of(found: Benchmark, compare: str | None) -> str | None:
         return found.compares[0] if found.compares else None
     if compare not in found.compares:
         remedy = "" if found.compares else f"{found.name} has one scoring: leave --compare out."
-        raise click.BadParameter(
-            unknown_name("scoring", compare, found.compares, remedy), param_hint="'--compare'"
-        )
+        raise wrong("--compare", unknown_name("scoring", compare, found.compares, remedy))
     return compare
 
 
-def import_from_here(spec: str) -> Any:
+def import_from_here(spec: str, option: str) -> Any:
     """Import ``MODULE:ATTRIBUTE``; modules in the working directory are found as well.
+
+    Args:
+        spec: What to import.
+        option: Where it was given.
 
     Raises:
         click.BadParameter: There is no such module or attribute.
     """
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
-        raise click.BadParameter(f"Expected MODULE:ATTRIBUTE, got {spec!r}.")
+        raise wrong(option, f"Expected MODULE:ATTRIBUTE, got {spec!r}.")
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -113,11 +117,11 @@ def import_from_here(spec: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there; something that it imports is not
-        raise click.BadParameter(
-            f"There is no module {module_name!r} here ({here}) or among the installed ones."
+        raise wrong(
+            option, f"There is no module {module_name!r} here ({here}) or among the installed ones."
         ) from error
     if not hasattr(module, attribute):
-        raise click.BadParameter(f"The module {module_name!r} has no {attribute!r}.")
+        raise wrong(option, f"The module {module_name!r} has no {attribute!r}.")
     return getattr(module, attribute)
 
 
@@ -210,6 +214,19 @@ class _ModelName(Name):
         return _completions(weights.names(), incomplete)
 
 
+class _OutputFile(click.Path):
+    """A file to write; whether it can be written is found out before the work begins."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        path = super().convert(value, param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"There is no folder {str(path.parent)!r}.", param, ctx)
+        return path
+
+
 def _completions(names: list[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
@@ -217,4 +234,5 @@ def _completions(names: list[str], incomplete: str) -> list[CompletionItem]:
 BENCHMARK = _BenchmarkName()
 MODEL = _ModelName()
 OPTIMIZER = _OptimizerName()
+OUTPUT_FILE = _OutputFile()
 RUN = _RunName()

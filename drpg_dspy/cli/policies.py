@@ -11,13 +11,15 @@ from typing import Any
 
 import click
 
-from drpg_dspy.cli.app import unknown_name
+from drpg_dspy.cli.app import unknown_name, wrong
 from drpg_dspy.cli.layout import clean, clip, columns, heading, share
 from drpg_dspy.cli.steps import mark, verdict_word
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Policy, Rule
 
 __all__ = ["Case", "History", "Use"]
+
+_SPEC = "ROUTE[@VERSION]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class History:
             click.BadParameter: There is no such route.
         """
         if route is not None and self.versions:
-            self._check_route(route)
+            self._check_route(route, "--route")
         chosen = [policy for policy in self.versions if route in (None, policy.route)]
         return chosen[-last:] if last else chosen
 
@@ -88,17 +90,16 @@ class History:
         route, at, number = spec.rpartition("@")
         if not at:
             route, number = spec, ""
-        self._check_route(route)
+        self._check_route(route, _SPEC)
         versions = self.select(route)
         if not number:
             return versions[-1]
         if not number.isdigit():
-            raise click.BadParameter(f"Expected ROUTE@VERSION, e.g. {route}@3, got {spec!r}.")
+            raise wrong(_SPEC, f"Expected ROUTE@VERSION, e.g. {route}@3, got {spec!r}.")
         found = self._numbered.get((route, int(number)))
         if found is None:
-            raise click.BadParameter(
-                f"{route} has no version {number}; it has 1 to {versions[-1].version}."
-            )
+            has = f"it has 1 to {versions[-1].version}"
+            raise wrong(_SPEC, f"{route} has no version {number}; {has}.")
         return found
 
     def as_text(self, versions: Iterable[Policy]) -> Iterator[str]:
@@ -174,11 +175,11 @@ class History:
     def _parent(self, policy: Policy) -> Policy | None:
         return self._numbered.get((policy.route, policy.parent))
 
-    def _check_route(self, route: str) -> None:
+    def _check_route(self, route: str, option: str) -> None:
         routes = list(dict.fromkeys(policy.route for policy in self.versions))
         if route not in routes:
             remedy = "" if routes else "This run has no policies so far."
-            raise click.BadParameter(unknown_name("route", route, routes, remedy))
+            raise wrong(option, unknown_name("route", route, routes, remedy))
 
 
 def _title(policy: Policy) -> str:

@@ -35,7 +35,7 @@ _WHAT = _options(
     ),
     click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out; repeatable."),
     click.option("--compare", help="The scoring; by default the benchmark's first."),
-    click.option("--seed", type=int, default=42, show_default=True, help="Seed of the order."),
+    click.option("--seed", type=click.IntRange(0), default=42, show_default=True, help="Seed of the order."),
     click.option(
         "--delay",
         type=click.IntRange(0),

@@ -8,7 +8,7 @@ import click
 
 from drpg_dspy.cli.app import Command
 from drpg_dspy.cli.layout import emit_json, share
-from drpg_dspy.cli.names import BENCHMARK
+from drpg_dspy.cli.names import BENCHMARK, OUTPUT_FILE
 
 __all__ = ["score"]
 
@@ -27,7 +27,7 @@ __all__ = ["score"]
 @click.option("--split", help="The part of the data that was predicted, e.g. dev or test.")
 @click.option(
     "--rows",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT_FILE,
     help="Also write one verdict a row to this JSONL file.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes that judge side by side.")

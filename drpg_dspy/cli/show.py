@@ -9,7 +9,7 @@ import click
 
 from drpg_dspy.cli.app import Command
 from drpg_dspy.cli.layout import emit_json
-from drpg_dspy.cli.names import RUN
+from drpg_dspy.cli.names import OUTPUT_FILE, RUN
 
 if TYPE_CHECKING:
     from drpg_dspy.memory.base import Memory
@@ -24,7 +24,7 @@ __all__ = ["show"]
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.option(
     "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT_FILE,
     help="Write the step inspector, one self-contained page, to this file.",
 )
 def show(name: str, step: int | None, full: bool, as_json: bool, html: Path | None) -> None:

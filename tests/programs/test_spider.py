@@ -123,7 +123,7 @@ def test_predictions_are_matched_by_line_of_the_whole_split(folder: Path, tmp_pa
     examples = spider.load(folder, exclude_db=["zoo"])
     assert [p.sql for p in spider.read_predictions(path, examples)] == ["A", "B", ""]
     path.write_text("A\nB\n")
-    with pytest.raises(ValueError, match="has 2 lines, but the split has 4 questions"):
+    with pytest.raises(ValueError, match="has 2 lines, but the data set has 4 questions"):
         spider.read_predictions(path, examples)
     with pytest.raises(ValueError, match="cannot be read"):
         spider.read_predictions(tmp_path / "none.txt", examples)

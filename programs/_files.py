@@ -1,0 +1,155 @@
+"""Where benchmarks find their data, and how files of predictions are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drpg_dspy.exceptions import BenchmarkDataMissing
+
+__all__ = [
+    "Data",
+    "answers_by_id",
+    "find_folder",
+    "lines_in_order",
+    "read_json",
+    "read_jsonl",
+    "read_text",
+]
+
+Data = str | os.PathLike[str] | None
+"""A folder; ``None`` = look in the usual places."""
+
+_PLACES = ("../shared/data", "data")
+
+
+def find_folder(
+    data: Data, name: str, wanted: Sequence[str], *, title: str, get_it: str, what: str = ""
+) -> Path:
+    """Return the folder that holds at least one of the wanted files.
+
+    Looked for in the folder given, or else in ``$DRPG_DATA``, ``../shared/data`` and ``data``;
+    each may be the benchmark's own folder or hold it under its name.
+
+    Args:
+        data: The folder given.
+        name: The benchmark's name.
+        wanted: Relative paths of files.
+        title: The data set's name, for the message.
+        get_it: The sentence that says how to get it.
+        what: The part that is looked for, e.g. ``" (test split)"``.
+
+    Raises:
+        BenchmarkDataMissing: It is nowhere; the message says where it was looked for.
+    """
+    places = [data] if data is not None else [os.environ.get("DRPG_DATA"), *_PLACES]
+    for place in filter(None, places):
+        for folder in (Path(place), Path(place, name)):
+            if any((folder / file).is_file() for file in wanted):
+                return folder
+    looked = ", ".join(str(place) for place in places if place)
+    raise BenchmarkDataMissing(
+        f"{title}{what} is not on this machine: no {' or '.join(wanted)} in {looked}, nor in a "
+        f"folder {name} there. {get_it}"
+    )
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        ValueError: It cannot be read as JSON; the message names the file.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON lines; empty lines are skipped.
+
+    Raises:
+        ValueError: A line is no JSON object; the message names the file and the line.
+    """
+    rows = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if line.strip():
+            rows.append(_object(path, number, line))
+    return rows
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return a file's text; bytes that are no UTF-8 survive as lone surrogates.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def lines_in_order(path: str | os.PathLike[str], total: int) -> list[str]:
+    """Return one prediction for each question of the whole data set, in its order.
+
+    Raises:
+        ValueError: The file cannot be read, or has another number of lines.
+    """
+    lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) != total:
+        raise ValueError(
+            f"{path} has {len(lines)} lines, but the data set has {total} questions. It must "
+            "hold one prediction a line for every question, in the order of the data set, "
+            "questions that are left out included."
+        )
+    return lines
+
+
+def answers_by_id(
+    path: str | os.PathLike[str], known: Iterable[str], *, empty: Any = ""
+) -> Mapping[str, Any]:
+    """Read JSON lines ``{"id": …, "prediction": …}`` in any order.
+
+    Args:
+        path: The file.
+        known: The ids that may occur.
+        empty: What stands for an id without a prediction; it is wrong.
+
+    Raises:
+        ValueError: The file cannot be read, a line has not this form, or an id is unknown or
+            comes twice.
+    """
+    ids: Collection[str] = dict.fromkeys(known)
+    found: dict[str, Any] = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        row = _object(path, number, line)
+        if "id" not in row or "prediction" not in row:
+            raise ValueError(
+                f'{path}, line {number}: expected {{"id": …, "prediction": …}}, got {line[:80]!r}.'
+            )
+        name = str(row["id"])
+        if name not in ids:
+            raise ValueError(f"{path}, line {number}: the data has no example {name!r}.")
+        if name in found:
+            raise ValueError(f"{path}, line {number}: the id {name!r} comes twice.")
+        found[name] = row["prediction"]
+    return {name: found.get(name, empty) for name in ids}
+
+
+def _object(path: str | os.PathLike[str], number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: no JSON: {error}.") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, line {number}: expected an object, got {line[:80]!r}.")
+    return row
