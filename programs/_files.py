@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from drpg_dspy.exceptions import BenchmarkDataMissing
 __all__ = [
     "Data",
     "answers_by_id",
+    "find_file",
     "find_folder",
+    "folders",
     "lines_in_order",
     "read_json",
     "read_jsonl",
@@ -26,13 +28,20 @@ Data = str | os.PathLike[str] | None
 _PLACES = ("../shared/data", "data")
 
 
+def folders(data: Data, name: str) -> Iterator[Path]:
+    """Yield the folders in which a benchmark may lie, whether they exist or not.
+
+    The folder given, or else ``$DRPG_DATA``, ``../shared/data`` and ``data``: each may be the
+    benchmark's own folder or hold it under its name.
+    """
+    for place in _places(data):
+        yield from (Path(place), Path(place, name))
+
+
 def find_folder(
     data: Data, name: str, wanted: Sequence[str], *, title: str, get_it: str, what: str = ""
 ) -> Path:
-    """Return the folder that holds at least one of the wanted files.
-
-    Looked for in the folder given, or else in ``$DRPG_DATA``, ``../shared/data`` and ``data``;
-    each may be the benchmark's own folder or hold it under its name.
+    """Return the first of :func:`folders` that holds at least one of the wanted files.
 
     Args:
         data: The folder given.
@@ -45,16 +54,26 @@ def find_folder(
     Raises:
         BenchmarkDataMissing: It is nowhere; the message says where it was looked for.
     """
-    places = [data] if data is not None else [os.environ.get("DRPG_DATA"), *_PLACES]
-    for place in filter(None, places):
-        for folder in (Path(place), Path(place, name)):
-            if any((folder / file).is_file() for file in wanted):
-                return folder
-    looked = ", ".join(str(place) for place in places if place)
+    for folder in folders(data, name):
+        if any((folder / file).is_file() for file in wanted):
+            return folder
+    looked = ", ".join(str(place) for place in _places(data))
     raise BenchmarkDataMissing(
         f"{title}{what} is not on this machine: no {' or '.join(wanted)} in {looked}, nor in a "
         f"folder {name} there. {get_it}"
     )
+
+
+def find_file(
+    data: Data, name: str, wanted: Sequence[str], *, title: str, get_it: str, what: str = ""
+) -> Path:
+    """Return the first wanted file of the folder that :func:`find_folder` finds.
+
+    Raises:
+        BenchmarkDataMissing: It is nowhere; the message says where it was looked for.
+    """
+    folder = find_folder(data, name, wanted, title=title, get_it=get_it, what=what)
+    return next(path for path in (folder / file for file in wanted) if path.is_file())
 
 
 def read_json(path: Path) -> Any:
@@ -76,7 +95,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         ValueError: A line is no JSON object; the message names the file and the line.
     """
     rows = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             rows.append(_object(path, number, line))
     return rows
@@ -94,8 +113,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def lines_in_order(path: str | os.PathLike[str], total: int) -> list[str]:
+def lines_in_order(path: str | os.PathLike[str], total: int, *, blocks: bool = False) -> list[str]:
     """Return one prediction for each question of the whole data set, in its order.
+
+    Args:
+        path: The file.
+        total: Number of questions.
+        blocks: Empty lines may set groups of questions apart. A file of ``total`` lines has
+            none of these: there an empty line is an empty prediction.
 
     Raises:
         ValueError: The file cannot be read, or has another number of lines.
@@ -103,6 +128,8 @@ def lines_in_order(path: str | os.PathLike[str], total: int) -> list[str]:
     lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
     if lines[-1] == "":
         lines.pop()
+    if blocks and len(lines) != total:
+        lines = [line for line in lines if line.strip()]
     if len(lines) != total:
         raise ValueError(
             f"{path} has {len(lines)} lines, but the data set has {total} questions. It must "
@@ -128,7 +155,7 @@ def answers_by_id(
     """
     ids: Collection[str] = dict.fromkeys(known)
     found: dict[str, Any] = {}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         row = _object(path, number, line)
@@ -143,6 +170,12 @@ def answers_by_id(
             raise ValueError(f"{path}, line {number}: the id {name!r} comes twice.")
         found[name] = row["prediction"]
     return {name: found.get(name, empty) for name in ids}
+
+
+def _places(data: Data) -> list[str | os.PathLike[str]]:
+    if data is not None:
+        return [data]
+    return [place for place in (os.environ.get("DRPG_DATA"), *_PLACES) if place]
 
 
 def _object(path: str | os.PathLike[str], number: int, line: str) -> dict[str, Any]:
