@@ -29,8 +29,6 @@ The data is looked for in the folder given, or in ``$DRPG_DATA``, ``../shared/da
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,11 +36,10 @@ from typing import Any
 
 import dspy
 
-from drpg_dspy.exceptions import BenchmarkDataMissing, EvaluationFailed
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
-from evaluators.sql import SCORINGS, ExecutionAccuracy, schema_text, table_line
-from evaluators.sql.database import locate, quoted
-from programs._files import Data, find_folder, lines_in_order
+from evaluators.sql import SCORINGS, ExecutionAccuracy
+from programs import _sql
+from programs._files import Data, find_folder
 
 __all__ = ["BENCHMARK", "evaluator", "key", "load", "program", "read_predictions"]
 
@@ -110,34 +107,27 @@ def load(
 
     Raises:
         BenchmarkDataMissing: The data is not there; the message says what gets it.
-        ValueError: An unknown split or database, or a negative limit.
+        ValueError: An unknown split or database, a limit below 0, or a row without a field.
     """
-    if split not in _SPLITS:
-        raise ValueError(f"Spider has the splits {', '.join(_SPLITS)}; got {split!r}.")
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit must be 0 or more, got {limit}.")
-    excluded = {exclude_db} if isinstance(exclude_db, str) else set(exclude_db)
+    _sql.check_split("Spider", split, _SPLITS)
+    _sql.check_limit(limit)
     folder = _folder(data, split)
     rows = _rows(folder, split)
-    known = {row["db_id"] for row in rows}
-    if unknown := excluded - known:
-        raise ValueError(
-            f"exclude_db names {', '.join(sorted(unknown))}, of which the {split} split has no "
-            f"questions; its databases are {', '.join(sorted(known))}."
-        )
-    kept = [(i, row) for i, row in enumerate(rows, 1) if row["db_id"] not in excluded]
-    schemas = _Schemas(folder, split)
+    _, tables, databases = _SPLITS[split]
+    schemas = _sql.Schemas(
+        [folder / name for name in databases], [folder / name for name in tables], _GET_IT
+    )
     return [
         dspy.Example(
-            id=f"{split}-{line:04d}",
-            db_id=row["db_id"],
-            db_schema=schemas[row["db_id"]],
-            question=row["question"],
-            query=row["query"],
-            line=line,
+            id=_sql.numbered_id(split, i + 1),
+            db_id=rows[i]["db_id"],
+            db_schema=schemas[rows[i]["db_id"]],
+            question=rows[i]["question"],
+            query=rows[i]["query"],
+            line=i + 1,
             lines=len(rows),
         ).with_inputs("db_schema", "question")
-        for line, row in kept[:limit]
+        for i in _sql.chosen([row["db_id"] for row in rows], split, exclude_db, limit)
     ]
 
 
@@ -160,12 +150,9 @@ def evaluator(
         BenchmarkDataMissing: The folder has no databases.
     """
     folder = _folder(data, None)
-    databases = [
-        folder / name for name in ("database", "test_database") if (folder / name).is_dir()
-    ]
-    if not databases:
-        raise BenchmarkDataMissing(f"{folder} holds no database/ or test_database/. {_GET_IT}")
-    return ExecutionAccuracy(databases, compare=compare, **options)
+    databases = [folder / name for name in ("database", "test_database")]
+    missing = f"{folder} holds no database/ or test_database/. {_GET_IT}"
+    return _sql.judge(databases, compare, options, missing)
 
 
 def key(inputs: Mapping[str, Any]) -> str:
@@ -176,18 +163,19 @@ def key(inputs: Mapping[str, Any]) -> str:
 def read_predictions(
     path: str | os.PathLike[str], examples: Sequence[dspy.Example]
 ) -> list[dspy.Prediction]:
-    """Read predicted queries, one a line, in the order of the whole split.
+    """Read predicted queries in either of two forms.
 
-    A tab and the database's name after a query, as in Spider's gold files, are left off. The
-    lines of examples that were left out when loading are left out as well.
+    * one a line, in the order of the whole split; a tab and the database's name after a query,
+      as in Spider's gold files, are left off;
+    * JSON lines ``{"id": …, "prediction": …}`` in any order. A missing one is wrong.
+
+    The lines of examples that were left out when loading are left out as well.
 
     Raises:
-        ValueError: The file has another number of lines than the split, or cannot be read.
+        ValueError: The file has another number of lines than the split or an unknown id, or
+            cannot be read.
     """
-    if not examples:
-        return []
-    lines = lines_in_order(path, examples[0].lines)
-    return [dspy.Prediction(sql=_query(lines[ex.line - 1], ex.db_id)) for ex in examples]
+    return _sql.read_queries(path, examples)
 
 
 BENCHMARK = Benchmark(
@@ -206,74 +194,20 @@ BENCHMARK = Benchmark(
 )
 
 
-class _Schemas(dict[str, str]):
-    """Schema text by database, from the database itself or, without it, from the tables file."""
-
-    def __init__(self, folder: Path, split: str) -> None:
-        super().__init__()
-        _, tables, databases = _SPLITS[split]
-        self.databases = [folder / name for name in databases]
-        self.tables = [folder / name for name in tables]
-
-    def __missing__(self, db_id: str) -> str:
-        try:
-            self[db_id] = schema_text(locate(self.databases, db_id))
-        except EvaluationFailed as error:
-            entry = next((t[db_id] for t in map(_tables, self.tables) if db_id in t), None)
-            if entry is None:
-                raise BenchmarkDataMissing(
-                    f"No schema for {db_id}: {error} None of "
-                    f"{', '.join(p.name for p in self.tables)} describes it either. {_GET_IT}"
-                ) from error
-            self[db_id] = _described(entry)
-        return self[db_id]
-
-
 def _folder(data: Data, split: str | None) -> Path:
     wanted = [name for s in ([split] if split else _SPLITS) for name in _SPLITS[s][0]]
     what = f" ({split} split)" if split else ""
     return find_folder(data, "spider", wanted, title="Spider", get_it=_GET_IT, what=what)
 
 
-def _rows(folder: Path, split: str) -> list[dict[str, Any]]:
-    path = next(folder / name for name in _SPLITS[split][0] if (folder / name).is_file())
-    paths = [path]
+def _rows(folder: Path, split: str) -> list[_sql.Row]:
+    paths = [next(folder / name for name in _SPLITS[split][0] if (folder / name).is_file())]
     if split == "train" and (folder / "train_others.json").is_file():
         paths.append(folder / "train_others.json")
-    return [row for p in paths for row in json.loads(p.read_text(encoding="utf-8"))]
-
-
-@functools.lru_cache(maxsize=4)
-def _tables(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.is_file():
-        return {}
-    return {entry["db_id"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
-
-
-def _described(entry: Mapping[str, Any]) -> str:
-    """Write an entry of the tables file the way of ``schema_text``."""
-    names: Sequence[str] = entry["table_names_original"]
-    columns: Sequence[tuple[int, str]] = entry["column_names_original"]
-    # A composite key is a list in newer releases, and several numbers in older ones.
-    primary = {n for k in entry["primary_keys"] for n in (k if isinstance(k, list) else [k])}
-    foreign: dict[int, str] = {}
-    for source, target in entry["foreign_keys"]:
-        table, column = columns[target]
-        foreign.setdefault(source, f"{quoted(names[table])}({quoted(column)})")
-    lines = []
-    for index, table_name in enumerate(names):
-        own = [(n, c) for n, (table, c) in enumerate(columns) if table == index]
-        lines.append(
-            table_line(
-                table_name,
-                [(column, str(entry["column_types"][n]).upper()) for n, column in own],
-                [column for n, column in own if n in primary],
-                {column: foreign[n] for n, column in own if n in foreign},
-            )
-        )
-    return "\n".join(lines)
-
-
-def _query(line: str, db_id: str) -> str:
-    query, tab, name = line.rpartition("\t")
-    return query if tab and name.strip() == db_id else line
+    rows: list[_sql.Row] = []
+    for path in paths:
+        for number, row in enumerate(_sql.rows_of(path), 1):
+            for name in ("db_id", "question", "query"):
+                _sql.text_field(row, name, f"{path}, row {number}")
+            rows.append(row)
+    return rows

@@ -9,12 +9,13 @@ from __future__ import annotations
 from evaluators.sql.compare import SCORINGS
 from evaluators.sql.database import schema_text, table_line
 from evaluators.sql.judge import ExecutionAccuracy
-from evaluators.sql.text import NotOneStatement, extract_sql
+from evaluators.sql.text import NotOneStatement, detokenised, extract_sql
 
 __all__ = [
     "SCORINGS",
     "ExecutionAccuracy",
     "NotOneStatement",
+    "detokenised",
     "extract_sql",
     "schema_text",
     "table_line",

@@ -10,7 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["NotOneStatement", "Token", "extract_sql", "streambench_sql", "tokens"]
+__all__ = [
+    "NotOneStatement",
+    "Token",
+    "detokenised",
+    "extract_sql",
+    "streambench_sql",
+    "tokens",
+]
 
 Kind = Literal["space", "comment", "literal", "name", "word", "number", "variable", "mark", "bad"]
 
@@ -66,6 +73,34 @@ def tokens(sql: str) -> Iterator[Token]:
     for match in _TOKEN.finditer(sql):
         kind: Kind = match.lastgroup  # type: ignore[assignment]
         yield Token(kind, match.group(), match.start())
+
+
+# Operators that a tokeniser takes apart. With a blank inside none of them is SQL.
+_SPLIT = {("<", "="), (">", "="), ("!", "="), ("<", ">"), ("|", "|")}
+
+
+def detokenised(sql: str) -> str:
+    r"""Join operators that a tokeniser took apart, and make each run of blanks one blank.
+
+    CoSQL is published like that, and SQLite refuses ``> =``. Literals, quoted names and
+    comments stay as they are.
+
+    >>> detokenised("SELECT a FROM t\nWHERE  b ! =  '! =  ' and c > =  3 ")
+    "SELECT a FROM t WHERE b != '! =  ' and c >= 3"
+    """
+    out: list[str] = []
+    last = ""
+    blank = ""
+    for token in tokens(sql):
+        if token.kind == "space":
+            # A line comment would swallow what follows it.
+            blank = "\n" if last.startswith("--") else " "
+            continue
+        if blank and out and (last, token.text) not in _SPLIT:
+            out.append(blank)
+        out.append(token.text)
+        last, blank = token.text, ""
+    return "".join(out)
 
 
 class NotOneStatement(ValueError):
