@@ -19,10 +19,13 @@ import dspy
 from drpg_dspy.plain import digest
 
 __all__ = [
+    "JUDGED_SHOTS_DESC",
     "OPEN_FIELD",
     "PLAIN_VALUE",
     "POLICY_DESC",
+    "REVISION",
     "SHOTS_DESC",
+    "SHOT_VERDICT",
     "Benchmark",
     "Call",
     "Experience",
@@ -44,9 +47,19 @@ Verdict = Literal["correct", "wrong"]
 
 POLICY_DESC = "Rules learned from feedback on earlier inputs. Follow each one that applies."
 SHOTS_DESC = "Earlier inputs of this kind with answers that were judged correct."
+JUDGED_SHOTS_DESC = (
+    "Earlier inputs of this kind, each with the answer that was given and the verdict on it. "
+    "Do as the correct ones do, and do not repeat what was judged wrong."
+)
 
 PLAIN_VALUE = "$value"
 """The one output of a program that returns something else than a ``dspy.Prediction``."""
+
+SHOT_VERDICT = "$verdict"
+"""Key in a shot beside its field values: shows the example with this :data:`Verdict`."""
+
+REVISION = "$revision"
+"""Route of the last entry in a trace whose answer was revised; see :class:`Call`."""
 
 OPEN_FIELD = "drpg_open_field"
 """Key in a field's ``json_schema_extra`` that marks it as ours: ``"policy"`` or ``"shots"``."""
@@ -171,7 +184,9 @@ class Guidance:
     Attributes:
         policies: By route. A route that is missing, or whose policy has no rules, runs with
             exactly the prompt of the plain program.
-        shots: By route: retrieved examples as field values, most similar last.
+        shots: By route: retrieved examples as field values, most similar last. One that holds
+            :data:`SHOT_VERDICT` is shown with it, as text, never as a demo: a wrong answer in the
+            model's own voice would be imitated.
         retrieved: Ids of the experiences looked at, by purpose (``"shots"``, ``"correct"``,
             ``"wrong"``, …), most similar first.
         usage: What writing the guidance cost.
@@ -191,13 +206,20 @@ class Guidance:
         return dataclasses.replace(self, policies={})
 
     def counting(self, counts: Mapping[str, int]) -> Guidance:
-        """Return the same guidance with more counts."""
-        return dataclasses.replace(self, counts={**self.counts, **counts})
+        """Return the same guidance with more counts; those it has already are added to."""
+        total = dict(self.counts)
+        for name, count in counts.items():
+            total[name] = total.get(name, 0) + count
+        return dataclasses.replace(self, counts=total)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One predictor call of a rollout, in the order in which they ended.
+
+    Where the optimizer revised the answer, the trace ends with an entry of the route
+    :data:`REVISION`: its inputs are the changed fields as the program gave them, its outputs the
+    same as the caller got them. The calls before stay as they were answered.
 
     Attributes:
         route: The predictor's route; ``""`` for a predictor that is not attached.
@@ -329,12 +351,15 @@ class RouteCard:
         name: The predictor's path in the program, as ``named_predictors()`` gives it.
         instructions: Its signature's instructions.
         inputs, outputs: Its field names, without policy and shots.
+        signature: The DSPy signature as the program declared it, with types and descriptions;
+            ``None`` in a card made by hand. Not part of a comparison.
     """
 
     name: str
     instructions: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    signature: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

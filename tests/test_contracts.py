@@ -10,9 +10,13 @@ from drpg_dspy import optimizers
 from drpg_dspy.optimizers import (
     DRPG,
     CaseWriter,
+    GrowPrompt,
     Holdout,
+    MAMStreamICL,
+    MemPrompt,
     OnlineOptimizer,
     QuoteWriter,
+    SelfRefine,
     SelfStreamICL,
     ZeroShot,
 )
@@ -21,6 +25,11 @@ from drpg_dspy.testing.contracts import OptimizerContract
 VARIANTS = {
     "zero_shot": lambda: ZeroShot(),
     "self_stream_icl": lambda: SelfStreamICL(k=3),
+    "grow_prompt": lambda: GrowPrompt(last=3),
+    "mem_prompt": lambda: MemPrompt(k=3),
+    "mam_stream_icl": lambda: MAMStreamICL([None, None, None], k=3),
+    "self_refine": lambda: SelfRefine(),
+    "self_refine guarded": lambda: Holdout(SelfRefine(rounds=2), share=0.4),
     "drpg": lambda: DRPG(k=4),
     "drpg odd k": lambda: DRPG(k=5),
     "drpg wrong only": lambda: DRPG(k=4, contrast="wrong"),

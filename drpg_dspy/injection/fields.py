@@ -9,27 +9,41 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dspy.adapters.types.base_type import CUSTOM_TYPE_START_IDENTIFIER
+from dspy.adapters.types.base_type import CUSTOM_TYPE_START_IDENTIFIER, Type
 from dspy.signatures.signature import SignatureMeta
 
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.plain import to_plain
-from drpg_dspy.types import OPEN_FIELD, POLICY_DESC, PolicyField, RouteCard
+from drpg_dspy.types import (
+    JUDGED_SHOTS_DESC,
+    OPEN_FIELD,
+    POLICY_DESC,
+    SHOT_VERDICT,
+    PolicyField,
+    RouteCard,
+    ShotsField,
+)
 
 __all__ = [
+    "are_judged",
+    "as_declared",
     "card",
     "completed",
     "hides_markers",
+    "labelled_text",
     "masked",
     "open_field",
     "repaired",
     "shots_text",
+    "with_judged_shots",
     "with_policy_field",
     "with_policy_instructions",
-    "without_policy",
 ]
 
 _ADDED = "drpg_added_field"
+_OWN_DESC = "drpg_own_desc"  # of a field that is described otherwise for a call
+_JUDGED_FIELD = "earlier_cases"
+_JUDGED_LABELS = ("verdict", "judged", "verdict_on_answer")
 # Demos need a value for every field, else the adapters move them and call them incomplete.
 _POLICY_OF_DEMO = "(given below)"
 _MISSING_INPUT = "(omitted)"
@@ -77,11 +91,41 @@ def with_policy_instructions(signature: Signature, text: str) -> Signature:
     return abc.ABCMeta.__new__(SignatureMeta, signature.__name__, (signature,), namespace)
 
 
-def without_policy(signature: Signature, text: str) -> Signature:
-    """Undo :func:`with_policy_field`, or :func:`with_policy_instructions` for that text."""
-    for name, info in signature.model_fields.items():
-        if (info.json_schema_extra or {}).get(_ADDED):
-            return signature.delete(name)
+def are_judged(shots: Iterable[Mapping[str, Any]]) -> bool:
+    """True when any of the examples is to be shown with a verdict."""
+    return any(SHOT_VERDICT in shot for shot in shots)
+
+
+def with_judged_shots(signature: Signature, field: str) -> Signature:
+    """Return the signature with a field that says: these examples are right and wrong ones.
+
+    Args:
+        signature: The signature.
+        field: Its open field for examples, which is described anew; without one (``""``) a
+            field is put first.
+    """
+    if not field:
+        field = _JUDGED_FIELD
+        while field in signature.fields:
+            field += "_"
+        info = ShotsField(JUDGED_SHOTS_DESC)
+        info.json_schema_extra[_ADDED] = True
+        return signature.prepend(field, info, type_=str)
+    own = signature.fields[field].json_schema_extra["desc"]
+    if own == JUDGED_SHOTS_DESC:
+        return signature
+    return signature.with_updated_fields(field, desc=JUDGED_SHOTS_DESC, **{_OWN_DESC: own})
+
+
+def as_declared(signature: Signature, text: str) -> Signature:
+    """Undo what was done to a signature for a call under the policy of that text."""
+    for name, info in signature.fields.items():
+        extra = info.json_schema_extra or {}
+        if extra.get(_ADDED):
+            signature = signature.delete(name)
+        elif _OWN_DESC in extra:
+            signature = signature.with_updated_fields(name, desc=extra[_OWN_DESC])
+            del signature.fields[name].json_schema_extra[_OWN_DESC]
     if text and (paragraph := _paragraph(text)) in signature.instructions:
         return signature.with_instructions(signature.instructions.replace(paragraph, "", 1))
     return signature
@@ -123,6 +167,7 @@ def card(name: str, signature: Signature, ours: Iterable[str]) -> RouteCard:
         instructions=signature.instructions,
         inputs=tuple(field for field in signature.input_fields if field not in hidden),
         outputs=tuple(signature.output_fields),
+        signature=signature,
     )
 
 
@@ -154,9 +199,10 @@ def completed(
 def shots_text(shots: Sequence[Mapping[str, Any]], signature: Signature, route: str) -> str:
     r"""Return retrieved examples as one text, a ``field: value`` line for each field.
 
-    Examples are separated by a blank line. A value of several lines begins under its field's
-    name. Where such a value could be misread, because it holds a blank line or a line that
-    begins like a field, it stands between lines of quotation marks longer than any it contains.
+    Examples are separated by a blank line; one that is judged ends with its verdict. A value of
+    several lines begins under its field's name. Where such a value could be misread, because it
+    holds a blank line or a line that begins like a field, it stands between lines of quotation
+    marks longer than any it contains.
 
     >>> import dspy
     >>> signature = dspy.Signature("question -> answer")
@@ -173,12 +219,25 @@ def shots_text(shots: Sequence[Mapping[str, Any]], signature: Signature, route: 
         ValueError: An example carries no output field of the signature.
     """
     _check_outputs(shots, signature, route)
-    names = [name for name, info in signature.fields.items() if not _is_ours(info)]
-    label = re.compile(rf"(?:{'|'.join(map(re.escape, names))}):", re.MULTILINE)
+    names = {name: name for name, info in signature.fields.items() if not _is_ours(info)}
+    if are_judged(shots):
+        names[SHOT_VERDICT] = next((w for w in _JUDGED_LABELS if w not in names), SHOT_VERDICT)
+    return labelled_text(shots, names)
+
+
+def labelled_text(records: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> str:
+    """Return records as one text in the form of :func:`shots_text`.
+
+    Args:
+        records: Values by name; what is missing or ``None`` is left out.
+        labels: The names to show, in order, with the word that stands before each value.
+    """
+    begins = re.compile(rf"(?:{'|'.join(map(re.escape, labels.values()))}):", re.MULTILINE)
     parts = []
-    for shot in shots:
-        shown = [name for name in names if shot.get(name) is not None]
-        parts.append("\n".join(_labelled(name, _text(shot[name]), label) for name in shown))
+    for record in records:
+        shown = [name for name in labels if record.get(name) is not None]
+        lines = [_labelled(labels[name], _text(record[name]), begins) for name in shown]
+        parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
@@ -205,6 +264,8 @@ def _fenced(text: str, length: int) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, Type):
+        return str(value)  # an image stays one: adapters find its marker in a text
     try:
         return json.dumps(to_plain(value), ensure_ascii=False)
     except (StorageError, ValueError, TypeError):  # no plain form

@@ -35,10 +35,12 @@ def foreign_adapter() -> bool:
 
 
 @contextmanager
-def shown_in_prompt(text: str, route: str, in_instructions: bool) -> Iterator[None]:
-    """Check that a policy reaches the messages sent, once for each adapter class and route."""
+def shown_in_prompt(
+    text: str, route: str, in_instructions: bool, what: str = "policy"
+) -> Iterator[None]:
+    """Check that a text reaches the messages sent, once for each adapter class and route."""
     adapter = type(dspy.settings.adapter)
-    about = f"{adapter.__module__}.{adapter.__qualname__}/{route}/{in_instructions}"
+    about = f"{adapter.__module__}.{adapter.__qualname__}/{route}/{in_instructions}/{what}"
     if about in _CHECKED:
         yield
         return
@@ -61,9 +63,12 @@ def shown_in_prompt(text: str, route: str, in_instructions: bool) -> Iterator[No
             if in_instructions
             else 'attach with placement="instructions", or name the field in its template'
         )
+        if what != "policy":
+            remedy = "declare a ShotsField() in the signature and name it in its template"
         warn_once(
             about,
-            "The policy of route %r is in none of the messages that %s sends: %s.",
+            "The %s of route %r is in none of the messages that %s sends: %s.",
+            what,
             route,
             adapter.__qualname__,
             remedy,

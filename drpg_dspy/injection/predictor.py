@@ -12,6 +12,7 @@ variable, a lock or an ``lru_cache``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import dspy
@@ -19,10 +20,11 @@ from dspy.signatures.signature import ensure_signature
 
 from drpg_dspy.carrier import carried
 from drpg_dspy.injection.fields import (
+    are_judged,
+    as_declared,
     completed,
     masked,
     shots_text,
-    without_policy,
 )
 from drpg_dspy.injection.notices import foreign_adapter, shown_in_prompt, warn_once
 from drpg_dspy.injection.scope import plainly, scope_for, text_of
@@ -48,8 +50,8 @@ class Injected(dspy.Predict):
         if slot is None or base is None:
             return base
         slot.settle()
-        text, _ = scope_for(slot.route, slot.owner, self.__dict__.get(POLICY, ""))
-        return slot.view(base, text) if text else base
+        text, shots = scope_for(slot.route, slot.owner, self.__dict__.get(POLICY, ""))
+        return slot.view(base, text, are_judged(shots))
 
     @signature.setter
     def signature(self, signature: Any) -> None:
@@ -57,7 +59,7 @@ class Injected(dspy.Predict):
         if slot is not None and isinstance(signature, type):
             # Optimizers write back what they derived from the extended signature.
             text, _ = scope_for(slot.route, slot.owner, self.__dict__.get(POLICY, ""))
-            signature = without_policy(signature, text)
+            signature = as_declared(signature, text)
         self.__dict__["signature"] = signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -158,6 +160,7 @@ class _Plan:
         self.text, self.shots = scope_for(
             slot.route, slot.owner, predictor.__dict__.get(POLICY, "")
         )
+        self.judged = are_judged(self.shots)
         self._prefer_own_value()
         self.place = slot.place(self.base, self.text) if self.text else ""
 
@@ -187,7 +190,7 @@ class _Plan:
         if self.field not in self.base.model_fields:
             arguments.pop(self.field, None)
         demos: list[Any] = list(arguments.get("demos", self.predictor.demos) or ())
-        signature = self.slot.view(self.base, self.text) if self.text else self.base
+        signature = self.slot.view(self.base, self.text, self.judged)
         if self.shots:
             demos = self._with_shots(arguments, demos, signature)
         if self.place:
@@ -196,7 +199,8 @@ class _Plan:
         return {**arguments, "signature": signature, "demos": demos}
 
     def _with_shots(self, arguments: dict[str, Any], demos: list[Any], signature: Any) -> list[Any]:
-        name, route = self.slot.shots_field(self.base), self.slot.route
+        # Examples with verdicts have a field of their own in a signature that declares none.
+        name, route = self.slot.shots_field(signature), self.slot.route
         if not name:
             return [*demos, *completed(self.shots, signature, route)]
         if arguments.get(name):
@@ -219,7 +223,7 @@ def _called(predictor: Injected) -> bool:
 
 
 class _Watched:
-    """One call of a predictor: recorded, and checked for a policy that nobody sees."""
+    """One call of a predictor: recorded, and checked for a policy or cases that nobody sees."""
 
     def __init__(self, predictor: Injected, kwargs: dict[str, Any]) -> None:
         self.predictor = predictor
@@ -227,14 +231,19 @@ class _Watched:
         slot: Slot | None = predictor.__dict__.get(SLOT)
         self.plan = _Plan(predictor, slot, kwargs) if slot is not None else None
         self.recorder: Recorder | None = None
-        self.check: Any = None
+        self.checks: list[Any] = []
         self.inputs: dict[str, Any] = {}
         if self.plan is not None:
             self._prepare(self.plan)
 
     def _prepare(self, plan: _Plan) -> None:
-        if plan.text and foreign_adapter():
-            self.check = shown_in_prompt(plan.text, plan.slot.route, not plan.place)
+        if (plan.text or plan.judged) and foreign_adapter():
+            route = plan.slot.route
+            if plan.text:
+                self.checks.append(shown_in_prompt(plan.text, route, not plan.place))
+            if plan.judged:
+                cases = shots_text(plan.shots, plan.base, route)
+                self.checks.append(shown_in_prompt(cases, route, False, "list of earlier cases"))
         self.recorder = carried(TRACE)
         if self.recorder is not None:
             ours = (plan.field, plan.slot.shots_field(plan.base))
@@ -250,8 +259,9 @@ class _Watched:
         return {**self.kwargs, plan.place: plan.text}
 
     def __enter__(self) -> _Watched:
-        if self.check is not None:
-            self.check.__enter__()
+        self.running = ExitStack()
+        for check in self.checks:
+            self.running.enter_context(check)
         return self
 
     def answer(self, result: Any) -> Any:
@@ -263,5 +273,4 @@ class _Watched:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is not None and self.recorder is not None and self.plan is not None:
             self.recorder.failed(self.plan.slot.route, self.inputs, error)
-        if self.check is not None:
-            self.check.__exit__(kind, error, traceback)
+        self.running.__exit__(kind, error, traceback)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from drpg_dspy.memory.base import Embedder, Event, EventKind, Hit, Memory, MemoryView
+from drpg_dspy.memory.base import Embedder, Event, EventKind, Hit, Memory, MemoryView, StepFigures
 from drpg_dspy.memory.sqlite import SQLiteMemory
 
-__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView", "SQLiteMemory"]
+__all__ = [
+    "Embedder",
+    "Event",
+    "EventKind",
+    "Hit",
+    "Memory",
+    "MemoryView",
+    "SQLiteMemory",
+    "StepFigures",
+]

@@ -23,9 +23,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from drpg_dspy.types import Experience, Feedback, Policy, Rollout, Verdict
+from drpg_dspy.types import Experience, Feedback, Policy, Rollout, Usage, Verdict
 
-__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView"]
+__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView", "StepFigures"]
 
 EventKind = Literal["rollout", "feedback", "retraction", "policy"]
 
@@ -73,6 +73,30 @@ class Event:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """One rollout in figures, without its texts.
+
+    Attributes:
+        id: The rollout's id.
+        step: Its step.
+        failed: The program raised.
+        seconds: Wall time of the call, policy writing included.
+        answering, writing: What answering cost, and what writing the guidance cost.
+        versions: By route: the version of the policy it was given.
+        feedback: The verdict that stands; ``None`` = it waits for one.
+    """
+
+    id: str
+    step: int
+    failed: bool
+    seconds: float
+    answering: Usage
+    writing: Usage
+    versions: Mapping[str, int]
+    feedback: Feedback | None
+
+
 class MemoryView(ABC):
     """The part of a memory that optimizers see."""
 
@@ -100,6 +124,10 @@ class MemoryView(ABC):
     @abstractmethod
     def count(self, verdict: Verdict | None = None) -> int:
         """Return how many experiences there are."""
+
+    @abstractmethod
+    def count_rollouts(self) -> int:
+        """Return how many rollouts were recorded, judged or not, failed ones included."""
 
     @abstractmethod
     def recall(self, key: str) -> str | None:
@@ -160,6 +188,21 @@ class Memory(MemoryView):
     @abstractmethod
     def rollouts(self, *, after_step: int = 0) -> Iterator[tuple[Rollout, Feedback | None]]:
         """Yield rollouts with the feedback that stands for each, by step."""
+
+    def figures(self) -> Iterator[StepFigures]:
+        """Yield the figures of all rollouts, by step: what a report of long runs reads."""
+        for rollout, feedback in self.rollouts():
+            guidance = rollout.guidance
+            yield StepFigures(
+                id=rollout.id,
+                step=rollout.step,
+                failed=rollout.failed,
+                seconds=rollout.seconds,
+                answering=rollout.usage,
+                writing=guidance.usage,
+                versions={route: policy.version for route, policy in guidance.policies.items()},
+                feedback=feedback,
+            )
 
     @abstractmethod
     def commit(

@@ -29,6 +29,7 @@ __all__ = [
     "events",
     "experience_row",
     "feedback_history",
+    "figures_page",
     "guidance",
     "memo",
     "meta",
@@ -36,6 +37,7 @@ __all__ = [
     "policies",
     "policy",
     "recent_rows",
+    "rollout_count",
     "rollout_row",
     "state",
     "state_version",
@@ -59,9 +61,24 @@ def rollout_row(db: sqlite3.Connection, id: str, path: Any) -> Row:
     return tuple(row)
 
 
+def rollout_count(db: sqlite3.Connection) -> int:
+    """Return how many rollouts there are: they are numbered from 1 and never deleted."""
+    return int(db.execute("SELECT coalesce(max(seq), 0) FROM rollouts").fetchone()[0])
+
+
 def page(db: sqlite3.Connection, after: tuple[int, int], size: int) -> list[Row]:
     """Return the next rollouts by step and number."""
     query = f"{_FROM} WHERE (h.step, h.seq) > (?, ?) ORDER BY h.step, h.seq LIMIT ?"
+    return db.execute(query, (*after, size)).fetchall()
+
+
+def figures_page(db: sqlite3.Connection, after: tuple[int, int], size: int) -> list[Row]:
+    """Return the next rollouts by step and number, with the columns of :class:`.StepFigures`."""
+    query = (
+        "SELECT h.seq, h.id, h.step, h.failed, h.verdict, b.seconds, b.usage, g.policies "
+        "FROM rollouts h JOIN bodies b ON b.seq = h.seq JOIN guidances g ON g.seq = h.seq "
+        "WHERE (h.step, h.seq) > (?, ?) ORDER BY h.step, h.seq LIMIT ?"
+    )
     return db.execute(query, (*after, size)).fetchall()
 
 

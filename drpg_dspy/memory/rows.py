@@ -34,6 +34,7 @@ __all__ = [
     "decode_policy",
     "decode_rollout",
     "decode_text",
+    "decode_usages",
     "encode_body",
     "encode_feedback",
     "encode_guidance",
@@ -180,7 +181,7 @@ def decode_rollout(row: Row, guidance: GuidanceLoader, *, deferred: bool = False
         deferred: Read the guidance when it is first looked into.
     """
     seq, id, step, _, created_at, seconds, error, usage, key, inputs, outputs, trace = row
-    answering, writing = (_NO_USAGE, _NO_USAGE) if usage == _FREE else map(_usage, _loads(usage))
+    answering, writing = decode_usages(usage)
     load = _Once(guidance, seq)
     parts = {name: Deferred(load, name) if deferred else load(name) for name in GUIDANCE_PARTS}
     given = _loads(inputs)
@@ -202,6 +203,14 @@ def decode_rollout(row: Row, guidance: GuidanceLoader, *, deferred: bool = False
         trace=tuple(calls),
         guidance=Guidance(usage=writing, **parts),
     )
+
+
+def decode_usages(text: str) -> tuple[Usage, Usage]:
+    """Restore what answering cost and what writing the guidance cost."""
+    if text == _FREE:
+        return _NO_USAGE, _NO_USAGE
+    answering, writing = _loads(text)
+    return Usage(*answering), Usage(*writing)
 
 
 def encode_guidance(guidance: Guidance) -> str:
@@ -303,10 +312,6 @@ def _mapping(value: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 def _usage_row(usage: Usage) -> list[Any]:
     return [getattr(usage, name) for name in _USAGE_FIELDS]
-
-
-def _usage(row: list[Any]) -> Usage:
-    return Usage(*row)
 
 
 def _same(values: Mapping[str, Any] | None, others: Mapping[str, Any] | None) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, get_args
 from drpg_dspy.arguments import checked_path, number
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.memory import reading, writing
-from drpg_dspy.memory.base import Embedder, Event, Hit, Memory
+from drpg_dspy.memory.base import Embedder, Event, Hit, Memory, StepFigures
 from drpg_dspy.memory.copying import copy_from, copy_to
 from drpg_dspy.memory.embeddings import Embeddings, epoch, identity
+from drpg_dspy.memory.figures import read_figures
 from drpg_dspy.memory.ledger import Ledger
 from drpg_dspy.memory.reindexing import reindex
 from drpg_dspy.memory.rows import (
@@ -186,6 +187,10 @@ class SQLiteMemory(Memory):
             self._ledger.follow(db)
             return self._ledger.count(verdict)
 
+    def count_rollouts(self) -> int:
+        with self._store.reading() as db:
+            return reading.rollout_count(db)
+
     def recall(self, key: str) -> str | None:
         remembered = self._remembered()
         if key in remembered:
@@ -238,6 +243,9 @@ class SQLiteMemory(Memory):
                 yield rollout, feedback
             if len(rows) < _PAGE:
                 return
+
+    def figures(self) -> Iterator[StepFigures]:
+        return read_figures(self._store)
 
     # -- feedback
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import functools
 import inspect
 import logging
@@ -18,6 +19,7 @@ from drpg_dspy.injection import record_trace, use_guidance
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
 from drpg_dspy.online.identity import claim_memory
+from drpg_dspy.online.revising import answered_by, revise
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.tracking import Tracker
 from drpg_dspy.types import Call, Guidance, ProgramCard, Rollout, Usage
@@ -26,6 +28,8 @@ from drpg_dspy.usage import meter
 __all__ = ["Answering"]
 
 logger = logging.getLogger(__name__)
+
+_REVISE_FAILED = "revise_failed"
 
 
 class Answering:
@@ -51,10 +55,11 @@ class Answering:
         """Answer as the program does; the prediction carries ``rollout_id``.
 
         Nothing of the learner's takes an answer down. When the policy writer fails, the call runs
-        without a policy and ``propose_failed`` is counted in its rollout; when the call cannot be
-        recorded (a value without a plain form, a locked file), the answer is given without a
-        ``rollout_id`` and counted in ``unrecorded``; when it cannot be learned from (the metric
-        returned no score), it is given and counted in ``unlearned``.
+        without a policy and ``propose_failed`` is counted in its rollout; when the optimizer
+        fails to revise the answer, it is given as the program gave it and ``revise_failed`` is
+        counted; when the call cannot be recorded (a value without a plain form, a locked file),
+        the answer is given without a ``rollout_id`` and counted in ``unrecorded``; when it cannot
+        be learned from (the metric returned no score), it is given and counted in ``unlearned``.
 
         Args:
             *args, **kwargs: The program's own arguments.
@@ -62,7 +67,8 @@ class Answering:
                 then judged and learned from at once. Never shown to the program.
 
         Raises:
-            ValueError: There are labels, and the learner has no metric; nothing was called.
+            ValueError: There are labels, and the learner has no metric; or the optimizer chooses
+                who answers, and every predictor has an LM of its own. Nothing was called.
         """
         self._check_labels(labels)
         call = ProgramCall(self.program, args, kwargs)
@@ -74,15 +80,18 @@ class Answering:
         call = ProgramCall(self.program, args, kwargs)
         guidance = await asyncio.to_thread(self._propose_or_plain, call.inputs)
         with (
-            use_guidance(guidance, program=self.program),
+            answered_by(self.optimizer, guidance, self.program),
             record_trace() as trace,
             meter() as usage,
         ):
-            outcome = await run_async(call)
-        made = _Made(call, guidance, outcome, trace, usage.total())
+            with use_guidance(guidance, program=self.program):
+                made = _Made(call, guidance, await run_async(call))
+            if self.optimizer.revises:  # may call an LM; the event loop goes on meanwhile
+                made = await asyncio.to_thread(self._revised, made)
+        made = dataclasses.replace(made, trace=trace, usage=usage.total())
         rollout = await asyncio.to_thread(self._record_served, made)
         # Judging and learning may call an LM; the event loop goes on meanwhile.
-        result = await asyncio.to_thread(self._deliver, rollout, outcome, labels)
+        result = await asyncio.to_thread(self._deliver, rollout, made.outcome, labels)
         self._last.set(rollout.id if rollout else "")  # the threads had contexts of their own
         return result
 
@@ -92,7 +101,7 @@ class Answering:
         """Answer one input and return the whole record instead of the prediction.
 
         Failures do not raise: the rollout says what happened (``rollout.error``), also when it
-        was the policy writer that failed.
+        was the optimizer that failed, in writing a policy or in revising the answer.
 
         Args:
             inputs: The program's arguments, without labels.
@@ -128,6 +137,9 @@ class Answering:
             raise ValueError(f"inputs must be a mapping of names to values, got {inputs!r}.")
         call = ProgramCall(self.program, (), dict(inputs), rollout_id or "", step)
         failure = None
+        if guidance is not None:  # of an attempt before, whose failure is not this one's
+            counts = {name: n for name, n in guidance.counts.items() if name != _REVISE_FAILED}
+            guidance = dataclasses.replace(guidance, counts=counts)
         with meter() as usage:
             try:
                 guidance = guidance or self.propose(call.inputs)
@@ -138,6 +150,8 @@ class Answering:
             key = self.card.key(call.inputs)
             return call.rollout(Outcome(error=failure), guidance, key=key), failure
         made = self._run(call, guidance)
+        if made.failure is not None:  # no figure is made of steps that silently were others
+            made = dataclasses.replace(made, outcome=Outcome(error=made.failure))
         return self._rollout(made), made.outcome.error
 
     def record_one(self, rollout: Rollout) -> Rollout:
@@ -199,12 +213,38 @@ class Answering:
 
     def _run(self, call: ProgramCall, guidance: Guidance) -> _Made:
         with (
-            use_guidance(guidance, program=self.program),
+            answered_by(self.optimizer, guidance, self.program),
             record_trace() as trace,
             meter() as usage,
         ):
-            outcome = call.run()
-        return _Made(call, guidance, outcome, trace, usage.total())
+            with use_guidance(guidance, program=self.program):
+                made = _Made(call, guidance, call.run())
+            made = self._revised(made)
+        return dataclasses.replace(made, trace=trace, usage=usage.total())
+
+    def _revised(self, made: _Made) -> _Made:
+        """Let the optimizer revise an answer; one of another method only if it is a prediction."""
+        call, outcome, guidance = made.call, made.outcome, made.guidance
+        own = call.function is self.program or isinstance(outcome.result, dspy.Prediction)
+        if not self.optimizer.revises or outcome.error is not None or not own:
+            return made
+        answer = outcome.result
+        try:
+            revision = revise(
+                self.optimizer, self.program, call.inputs, answer, guidance, self.memory
+            )
+            counted = guidance.counting(revision.counts)
+        except Exception as error:  # noqa: BLE001 - the answer was paid for, it is given
+            logger.warning(
+                "The answer is given as it is, revising it failed: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            guidance = guidance.counting({_REVISE_FAILED: 1})
+            return dataclasses.replace(made, guidance=guidance, failure=error)
+        if revision.answer is not answer:
+            outcome = Outcome(revision.answer, revised=True, first=answer)
+        return dataclasses.replace(made, guidance=counted, outcome=outcome)
 
     def _rollout(self, made: _Made) -> Rollout:
         key = self.card.key(made.call.inputs)
@@ -255,10 +295,14 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A call that was made, with everything its record needs."""
+    """A call that was made, with everything its record needs.
+
+    ``failure`` is what revising the answer raised; the outcome is then the program's own.
+    """
 
     call: ProgramCall
     guidance: Guidance
     outcome: Outcome
-    trace: Sequence[Call]
-    usage: Usage
+    trace: Sequence[Call] = ()
+    usage: Usage = Usage()
+    failure: Exception | None = None

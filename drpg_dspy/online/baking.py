@@ -13,7 +13,7 @@ from drpg_dspy.injection import detach, routes
 from drpg_dspy.judging import judge
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.online.defaults import temporary_file
-from drpg_dspy.types import OPEN_FIELD, Guidance
+from drpg_dspy.types import OPEN_FIELD, SHOT_VERDICT, Guidance
 
 __all__ = ["bake", "check_examples", "compile_online"]
 
@@ -26,8 +26,9 @@ _LEFT_OUT = "(not shown)"
 def bake(program: dspy.Module, guidance: Guidance) -> dspy.Module:
     """Detach a program and write a guidance into it for good.
 
-    The policy of a route is appended to its instructions, its examples to its demos. An open
-    policy or examples field stays in the signature, empty.
+    The policy of a route is appended to its instructions, its examples to its demos, but for
+    those that were judged wrong: a plain program cannot show a verdict. An open policy or
+    examples field stays in the signature, empty.
 
     Args:
         program: An attached program; changed in place.
@@ -49,9 +50,11 @@ def bake(program: dspy.Module, guidance: Guidance) -> dspy.Module:
         }
         # A demo that lacks an input is moved and labelled incomplete by the adapters.
         blank = {field: "" if field in ours else _LEFT_OUT for field in shown}
+        shots = (dict(shot) for shot in guidance.shots.get(name, ()))
+        right = [shot for shot in shots if shot.pop(SHOT_VERDICT, "correct") == "correct"]
         predictor.demos = [
             *predictor.demos,
-            *(dspy.Example(**{**blank, **shot}) for shot in guidance.shots.get(name, ())),
+            *(dspy.Example(**{**blank, **shot}) for shot in right),
         ]
     return program
 

@@ -12,17 +12,35 @@ from typing import Any
 import dspy
 
 from drpg_dspy.plain import from_plain, to_plain
-from drpg_dspy.types import PLAIN_VALUE, Call, Guidance, ProgramCard, Rollout, RouteCard, Usage
+from drpg_dspy.types import (
+    PLAIN_VALUE,
+    REVISION,
+    Call,
+    Guidance,
+    ProgramCard,
+    Rollout,
+    RouteCard,
+    Usage,
+)
 
 __all__ = ["Outcome", "ProgramCall", "describe", "run_async"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program returned, or how it failed."""
+    """What a program returned, or how it failed.
+
+    Attributes:
+        result: What the caller gets.
+        error: What was raised instead.
+        revised: The result is not what the program returned.
+        first: What it returned, where that was revised.
+    """
 
     result: Any = None
     error: Exception | None = None
+    revised: bool = False
+    first: Any = None
 
 
 @dataclass(slots=True)
@@ -93,7 +111,7 @@ class ProgramCall:
             inputs=_kept(self.inputs, "inputs"),
             outputs=None if error else _outputs(outcome.result),
             key=key,
-            trace=tuple(trace),
+            trace=(*trace, *_revision(outcome)),
             guidance=guidance,
             usage=usage,
             error=f"{type(error).__name__}: {error}" if error else "",
@@ -132,6 +150,16 @@ def _outputs(result: Any) -> dict[str, Any]:
     if isinstance(result, dspy.Prediction):
         return {name: _kept(value, f"outputs[{name!r}]") for name, value in result.items()}
     return {PLAIN_VALUE: _kept(result, "the program's return value")}
+
+
+def _revision(outcome: Outcome) -> list[Call]:
+    """Return the entry of the trace that says what was changed in the program's answer."""
+    if not outcome.revised:
+        return []
+    before, after = _outputs(outcome.first), _outputs(outcome.result)
+    changed = [name for name in after if name not in before or before[name] != after[name]]
+    given = {name: before[name] for name in changed if name in before}
+    return [Call(REVISION, given, {name: after[name] for name in changed})] if changed else []
 
 
 def _kept(value: Any, where: str) -> Any:

@@ -13,7 +13,7 @@ import dspy
 
 from drpg_dspy.judging import check_metric
 from drpg_dspy.memory import Memory, SQLiteMemory
-from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.optimizers.base import OnlineOptimizer, named
 from drpg_dspy.retrieval import default_embedder
 from drpg_dspy.tracking import Tracker
 from drpg_dspy.types import ProgramCard
@@ -97,8 +97,8 @@ def temporary_file(owner: object) -> Path:
 def flat_params(optimizer: OnlineOptimizer) -> dict[str, Any]:
     """Return an optimizer's arguments as a tracker shows them."""
     plain = (str, int, float, bool, type(None))
-    params: dict[str, Any] = {
-        name: value if isinstance(value, plain) else getattr(value, "model", repr(value))
-        for name, value in optimizer.get_params().items()
+    params = {name: named(value) for name, value in optimizer.get_params().items()}
+    shown = {
+        name: value if isinstance(value, plain) else repr(value) for name, value in params.items()
     }
-    return {"optimizer": optimizer.name, **params}
+    return {"optimizer": optimizer.name, **shown}

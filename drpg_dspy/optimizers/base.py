@@ -7,7 +7,7 @@ Checked over every class that exists (``drpg_dspy.testing.contracts``):
 * learning returns nothing;
 * same seed, same run;
 * feedback that is NaN or uninformative changes nothing (the learner does not pass it on);
-* an empty memory works, and gives the prompt of the plain program;
+* an empty memory works, and the program's own call has the prompt of the plain program;
 * ``load_state_dict(state_dict())`` on a fresh instance continues the same run;
 * LM calls of a step stay within ``max_lm_calls``;
 * a policy of any content reaches the prompt verbatim;
@@ -19,12 +19,29 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+import dspy
 
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.types import Experience, Guidance, ProgramCard
 
-__all__ = ["OnlineOptimizer"]
+__all__ = ["OnlineOptimizer", "Revision", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What an optimizer makes of a program's answer before it is given.
+
+    Attributes:
+        answer: What the caller gets, of the kind that the program returned. The very object
+            that was looked at means: nothing is changed.
+        counts: Events worth counting, e.g. ``{"repairs": 1}``; added to the guidance's.
+    """
+
+    answer: Any
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class OnlineOptimizer(ABC):
@@ -87,6 +104,38 @@ class OnlineOptimizer(ABC):
         """
         return self.propose(inputs, memory).without_policies()
 
+    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
+        """Return the LM that is to answer a call under this guidance.
+
+        By default ``None``: the one that is configured. It is in force like one given to
+        ``dspy.context``: predictors with an LM of their own keep to it.
+        """
+        return None
+
+    def revise(
+        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
+    ) -> Revision:
+        """Look at the program's answer before it is given, and replace it where it must be.
+
+        By default nothing is changed, at no cost. The revised answer is what the caller gets
+        and what is recorded, judged and learned from. LM calls are allowed, within
+        ``max_lm_calls``: they run under the LM that answered, count as part of answering, and
+        are neither traced nor streamed. When this raises, a served call gives the answer as the
+        program gave it and counts ``revise_failed``; a step of a run fails.
+
+        Args:
+            inputs: The call's arguments, no label.
+            answer: What the program returned; must not be changed in place.
+            guidance: What it was given.
+            memory: All experiences so far.
+        """
+        return Revision(answer)
+
+    @property
+    def revises(self) -> bool:
+        """False when :meth:`revise` is not worth a call."""
+        return type(self).revise is not OnlineOptimizer.revise
+
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Learn from one verdict. The memory does not hold this experience yet.
 
@@ -123,8 +172,21 @@ class OnlineOptimizer(ABC):
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
         shown = [
-            f"{key}={value!r}"
+            f"{key}={named(value)!r}"
             for key, value in self.get_params().items()
             if value != defaults[key].default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def named(value: Any) -> Any:
+    """Return an argument with every LM in it as its model's name, which holds no secret.
+
+    >>> named([dspy.LM("openai/gpt-4o", api_key="secret"), None])
+    ['openai/gpt-4o', None]
+    """
+    if isinstance(value, dspy.BaseLM):
+        return value.model
+    if isinstance(value, (list, tuple)):
+        return [named(item) for item in value]
+    return value

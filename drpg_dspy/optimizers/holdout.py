@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+import dspy
+
 from drpg_dspy.arguments import number, whole
 from drpg_dspy.memory.base import MemoryView
-from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
 from drpg_dspy.plain import digest
 from drpg_dspy.types import Experience, Guidance, ProgramCard
 
@@ -113,6 +115,21 @@ class Holdout(OnlineOptimizer):
         else:
             guidance, arm = self.optimizer.propose_plain(inputs, memory), WITHHELD
         return guidance.counting({arm: 1})
+
+    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
+        """Return the guarded method's choice."""
+        return self.optimizer.answering_lm(guidance)
+
+    def revise(
+        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
+    ) -> Revision:
+        """Let the guarded method revise answers in both arms: only policies are withheld."""
+        return self.optimizer.revise(inputs, answer, guidance, memory)
+
+    @property
+    def revises(self) -> bool:
+        """Whether the guarded method does."""
+        return self.optimizer.revises
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Let the guarded method learn, and count the verdict for its arm."""

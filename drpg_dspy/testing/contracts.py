@@ -43,12 +43,15 @@ def toy_example(i: int) -> tuple[dict[str, Any], float]:
 
 
 def toy_lm() -> ScriptedLM:
-    """Return a model that answers questions and writes rules, by the prompt alone."""
+    """Return a model that answers, reviews and writes rules, by the prompt alone."""
 
     def script(messages: list[Message]) -> str:
         if "rules" in messages[0]["content"] and "coach" in messages[0]["content"]:
             n = sum(map(len, (m["content"] for m in messages))) % 5
             return f'{{"rules": ["Name item number {n} first", "Never answer list {n + 10}"]}}'
+        if "needs_refinement" in messages[0]["content"]:
+            again = len(messages[-1]["content"]) % 3 > 0
+            return fields(review="Name the item first.", needs_refinement=again)
         return fields(answer=f"answer {len(messages[-1]['content'])}")
 
     return ScriptedLM(script)
@@ -74,7 +77,8 @@ class OptimizerContract:
             rollout = learner.predict_one(inputs, rollout_id=f"{i:04d}")
             assert not rollout.failed, rollout.error
             given = {route: policy.text for route, policy in rollout.guidance.policies.items()}
-            seen.append(dumps([given, rollout.guidance.shots, rollout.guidance.retrieved]))
+            answer = [rollout.outputs, rollout.guidance.counts]
+            seen.append(dumps([given, rollout.guidance.shots, rollout.guidance.retrieved, answer]))
             learner.learn_one(rollout, Feedback(score, text="because of list 2"))
         return seen
 
@@ -134,7 +138,7 @@ class OptimizerContract:
         with dspy.context(lm=wrapped):
             self.learner(tmp_path)(question="What is item 1?")
 
-        assert wrapped.texts()[-1] == plain.texts()[-1]
+        assert wrapped.texts()[0] == plain.texts()[0]  # calls to revise the answer may follow
 
     def test_reopening_after_any_committed_step_gives_the_same_run(self, tmp_path: Path) -> None:
         with dspy.context(lm=toy_lm()):
@@ -172,7 +176,7 @@ class OptimizerContract:
         with dspy.context(lm=lm):
             prediction = learner(question="What is item 1?")
 
-        assert AWKWARD_POLICY in lm.texts()[-1]
+        assert AWKWARD_POLICY in lm.texts()[-1 if not learner.optimizer.revises else 0]
         assert prediction.answer.startswith("answer ")
 
     def test_constructor_arguments_are_kept_under_their_names(self) -> None:

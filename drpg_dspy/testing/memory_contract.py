@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from drpg_dspy.exceptions import StorageError, UnknownRollout
+from drpg_dspy.memory.base import Memory
 from drpg_dspy.testing.memory_search_contract import MemorySearchContract
 from drpg_dspy.testing.memory_toys import (
     AWKWARD,
@@ -27,7 +28,7 @@ from drpg_dspy.testing.memory_toys import (
     ids,
     plain_rollout,
 )
-from drpg_dspy.types import Feedback, Guidance, Policy, Rule
+from drpg_dspy.types import Feedback, Guidance, Policy, Rule, Usage
 
 __all__ = ["MemoryContract", "PlaneEmbedder", "full_rollout", "plain_rollout"]
 
@@ -51,6 +52,19 @@ class MemoryContract(MemorySearchContract):
         memory = self.open(tmp_path, None)
 
         assert [memory.record(plain_rollout(name)).step for name in "abc"] == [1, 2, 3]
+
+    def test_rollouts_are_counted_judged_or_not_and_refused_ones_are_not(
+        self, tmp_path: Path
+    ) -> None:
+        memory = self.filled(tmp_path, {"0": 1, "1": 0})
+        memory.record(plain_rollout("waiting", step=40))
+        memory.record(replace(plain_rollout("failed"), outputs=None, error="LM: dead"))
+        with pytest.raises(ValueError, match="waiting"):
+            memory.record(plain_rollout("waiting"))
+
+        assert (memory.count_rollouts(), memory.count()) == (4, 2)
+        memory.close()
+        assert self.open(tmp_path, PlaneEmbedder()).count_rollouts() == 4
 
     def test_the_same_id_twice_is_refused(self, tmp_path: Path) -> None:
         memory = self.open(tmp_path, None)
@@ -96,6 +110,19 @@ class MemoryContract(MemorySearchContract):
         seen = [(r.id, f and f.score) for r, f in memory.rollouts(after_step=1)]
 
         assert seen == [("s3", 0.25), ("s5", None)]
+
+    def test_the_figures_of_rollouts_are_those_that_the_rollouts_hold(self, tmp_path: Path) -> None:
+        memory = self.open(tmp_path, None)
+        for step, name in ((7, "whole"), (2, "plain"), (4, "other")):
+            rollout = replace(full_rollout(name), step=step)
+            memory.record(plain_rollout(name, step=step) if name == "plain" else rollout)
+        memory.record(replace(plain_rollout("raised", step=9), outputs=None, error="Broken: down"))
+        memory.commit("whole", Feedback(0.25, text="no", usage=Usage(calls=2, cost=0.5)))
+
+        figures = list(memory.figures())
+
+        assert [f.id for f in figures] == ["plain", "other", "whole", "raised"]
+        assert figures == list(Memory.figures(memory))
 
     def test_an_unknown_rollout_is_an_error_everywhere(self, tmp_path: Path) -> None:
         memory = self.open(tmp_path, None)
