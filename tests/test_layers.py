@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Each layer may import the ones below it, and itself.
 LAYERS = [
     ["cli", "__main__"],
+    ["report"],
     ["streaming", "analysis", "testing", "scoring", "local_lm"],
     ["online"],
     ["optimizers"],
