@@ -3,8 +3,8 @@
 Command files declare arguments and help and stay light; what they call is imported when a
 command runs, so that ``drpg --help`` and shell completion need no language-model library.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Results go to stdout; progress,
-notes and errors go to stderr.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 nobody reads the output. Results
+go to stdout; progress, notes and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from drpg_dspy.cli.listing import list_command
 from drpg_dspy.cli.lm import lm
 from drpg_dspy.cli.memory import memory
 from drpg_dspy.cli.policy import policy
+from drpg_dspy.cli.report import report
 from drpg_dspy.cli.run import resume, run
 from drpg_dspy.cli.score import score
 from drpg_dspy.cli.show import show
@@ -46,7 +47,9 @@ def cli(ctx: click.Context) -> None:
     help_if_alone(ctx)
 
 
-for _command in (demo, run, resume, show, policy, score, feedback, list_command, lm, memory):
+for _command in (
+    demo, run, resume, show, report, policy, score, feedback, list_command, lm, memory
+):  # fmt: skip
     cli.add_command(_command)
 
 

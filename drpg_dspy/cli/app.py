@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import dis
 import os
+import select
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -86,9 +87,9 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if debug and error.__cause__ is not None:
-                raise error.__cause__
-            raise
+            if not debug or error.__cause__ is None:
+                raise
+            behind = error.__cause__
         except _USER_ERRORS as error:
             if debug or isinstance(error, BrokenPipeError):  # the group knows whose pipe it was
                 raise
@@ -96,6 +97,7 @@ class Command(click.Command):
         except KeyboardInterrupt as interrupt:
             click.echo(f"\n{str(interrupt) or 'Interrupted.'}", err=True)
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        raise behind
 
 
 class Group(click.Group):
@@ -181,20 +183,24 @@ def _message(error: BaseException) -> str:
 def _while_somebody_reads() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:
-        if not any([_hung_up(sys.stdout), _hung_up(sys.stderr)]):
-            raise  # another pipe than those to the reader
-        raise click.exceptions.Exit(EXIT_PIPE) from None
+    except BrokenPipeError as error:
+        if any([_hung_up(sys.stdout), _hung_up(sys.stderr)]):
+            raise click.exceptions.Exit(EXIT_PIPE) from None
+        # Another pipe than those to the reader; click would end without a word.
+        raise click.ClickException(_message(error)) from error
 
 
 def _hung_up(stream: TextIO) -> bool:
     """Tell whether a stream's reader is gone; if so, let the rest go nowhere, also at exit."""
     try:
-        stream.flush()
-    except BrokenPipeError:
-        with suppress(OSError, ValueError):  # no file behind it
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
-        return True
-    return False
+        place = stream.fileno()
+    except (OSError, ValueError):  # no file behind it
+        return False
+    pipe = select.poll()
+    pipe.register(place, 0)
+    if not any(event & select.POLLERR for _, event in pipe.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, place)
+    os.close(nowhere)
+    return True

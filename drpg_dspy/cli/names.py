@@ -126,7 +126,10 @@ def import_from_here(spec: str, option: str) -> Any:
 
 
 def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
-    """Return the methods by name, in alphabetical order."""
+    """Return the methods by name, in alphabetical order.
+
+    One that guards another method takes that as an argument, which only Python can give.
+    """
     from drpg_dspy import optimizers
 
     exported = (getattr(optimizers, name) for name in optimizers.__all__)
@@ -136,6 +139,10 @@ def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
         if inspect.isclass(cls)
         and issubclass(cls, optimizers.OnlineOptimizer)
         and not inspect.isabstract(cls)
+        and all(
+            parameter.default is not parameter.empty
+            for parameter in inspect.signature(cls).parameters.values()
+        )
     }
     return dict(sorted(found.items()))
 
@@ -218,10 +225,10 @@ class _OutputFile(click.Path):
     """A file to write; whether it can be written is found out before the work begins."""
 
     def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
+        super().__init__(dir_okay=False, writable=True)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        path = super().convert(value, param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"There is no folder {str(path.parent)!r}.", param, ctx)
         return path

@@ -27,7 +27,9 @@ def report_as_text(folder: RunFolder, summary: RunSummary, metric: str) -> str:
     if summary.counts:
         counted = ", ".join(f"{name} {n}" for name, n in summary.counts.items())
         lines.append(f"  counted: {counted}")
-    if summary.stopped:
+    if folder.running:
+        lines.append("  still running")
+    elif summary.stopped:
         lines.append(f"  not finished: {summary.stopped}")
     return "\n".join(lines)
 

@@ -35,7 +35,13 @@ _WHAT = _options(
     ),
     click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out; repeatable."),
     click.option("--compare", help="The scoring; by default the benchmark's first."),
-    click.option("--seed", type=click.IntRange(0), default=42, show_default=True, help="Seed of the order."),
+    click.option(
+        "--seed",
+        type=click.IntRange(0),
+        default=42,
+        show_default=True,
+        help="Seed of the order.",
+    ),
     click.option(
         "--delay",
         type=click.IntRange(0),
@@ -172,21 +178,29 @@ def run(**options: Any) -> None:
     help="Stop after N failed steps in a row; default: as it was started.",
 )
 @click.option("--no-budget", is_flag=True, help="Lift the limits that the run was started with.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="End after N questions from now on: a longer or shorter run.",
+)
 @click.option("--data", type=click.Path(path_type=Path), help="Where the data is now, if moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON.")
-def resume(name: str, as_json: bool, **limits: Any) -> None:
+def resume(name: str, as_json: bool, **changes: Any) -> None:
     """Go on with run NAME where it stopped: after Ctrl-C, a crash, kill -9 or a spent budget.
 
     The run's own settings are used; only limits can be given anew. A budget counts the whole
-    run, what was spent before included. The result is that of an uninterrupted run.
+    run, what was spent before included. The result is that of an uninterrupted run. With
+    --limit a finished run goes on to more questions of its order; the steps made stay.
 
     \b
     Example:
       drpg resume first
       drpg resume first --budget-minutes 30
+      drpg resume first --limit 200
 
     Next: drpg show NAME.
     """
     from drpg_dspy.cli import runs
 
-    runs.resume_and_report(name, limits, as_json=as_json)
+    runs.resume_and_report(name, changes, as_json=as_json)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import logging
 import os
-import platform
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +14,29 @@ import click
 
 from drpg_dspy.analysis import RunSummary, summarise
 from drpg_dspy.cli import names, reports
-from drpg_dspy.cli.app import Stopped, unknown_name
+from drpg_dspy.cli.app import Stopped, unknown_name, wrong, wrong_if
 from drpg_dspy.cli.layout import emit_json
-from drpg_dspy.cli.learners import (
-    Stream,
-    embedder_spec,
-    make_embedder,
-    open_learner,
-    prepare,
-    read_settings,
+from drpg_dspy.cli.learners import Stream, embedder_spec, make_embedder, open_learner, prepare
+from drpg_dspy.cli.settings import DEFAULTS, budget_from, config_from, default_name
+from drpg_dspy.exceptions import ModelNotFound, UnknownRollout
+from drpg_dspy.memory import Embedder, Memory, SQLiteMemory
+from drpg_dspy.retrieval.embedder import MINILM
+from drpg_dspy.streaming import (
+    Budget,
+    ConsoleProgress,
+    Progress,
+    ProgressReport,
+    RunConfig,
+    RunFolder,
+    list_runs,
+    run_stream,
 )
-from drpg_dspy.exceptions import UnknownRollout
-from drpg_dspy.memory import Memory, SQLiteMemory
-from drpg_dspy.streaming import Budget, ConsoleProgress, RunConfig, RunFolder, list_runs, run_stream
+from drpg_dspy.streaming.settings import check_length, shorten
 from drpg_dspy.types import Feedback
 
 __all__ = [
-    "DEFAULTS",
-    "config_from",
     "execute",
     "give_feedback",
-    "has_mlflow",
     "memory_file",
     "reading",
     "reindex",
@@ -49,112 +47,45 @@ __all__ = [
     "summary_as_text",
 ]
 
-DEFAULTS: Mapping[str, Any] = {
-    "optimizer": "drpg",
-    "settings": (),
-    "policy_lm": None,
-    "k": None,
-    "embedder": "default",
-    "data": None,
-    "split": None,
-    "limit": None,
-    "seed": 42,
-    "delay": 0,
-    "compare": None,
-    "exclude_db": (),
-    "temperature": 0.0,
-    "max_tokens": 1024,
-    "stop_after_failures": 5,
-    "mlflow": None,
-    "experiment": None,
-    "tracking_uri": None,
-}
-"""The options of ``drpg run`` that have a default, with the papers' settings."""
-
 EMBEDDER_KEY = "cli:embedder"
 """Setting of a memory under which a reindexed run keeps the spec of its embedder."""
 
-_LIMITS = {"calls": "lm_calls", "tokens": "tokens", "dollars": "dollars", "minutes": "seconds"}
 _NOISY = ("alembic", "mlflow", "LiteLLM", "httpx", "sentence_transformers", "faiss")
 
 
 def start_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
     """Do what ``drpg run`` does with its options by name."""
     config = config_from(options)
-    name = options["name"] or _name(config)
+    name = options["name"] or default_name(config)
     folder, summary = start(name, config, overwrite=options["overwrite"])
     _finish(folder, summary, as_json)
 
 
-def resume_and_report(name: str, limits: Mapping[str, Any], *, as_json: bool) -> None:
-    """Do what ``drpg resume`` does; limits that were not given are the stored ones."""
+def resume_and_report(name: str, changes: Mapping[str, Any], *, as_json: bool) -> None:
+    """Do what ``drpg resume`` does; what was not given is as stored."""
     folder = _open(name)
-    if (data := limits["data"]) is not None:
-        moved = dataclasses.replace(folder.config, data=str(Path(data).absolute()))
-        folder = dataclasses.replace(folder, config=moved)
-    stored = {} if limits["no_budget"] else folder.config.budget
-    budget = {**stored, **_budget(limits)}
-    failures = limits["stop_after_failures"]
-    with _quiet(), prepare(folder.config) as stream:
+    limit, failures = changes["limit"], changes["stop_after_failures"]
+    if limit is not None and folder.memory_path.exists():
+        with reading(name) as memory, wrong_if("--limit", ValueError):
+            check_length(memory, limit)
+    stored = {} if changes["no_budget"] else folder.config.budget
+    budget = {**stored, **budget_from(changes)}
+    with _quiet(), closing(_parts_of(folder, data=changes["data"], limit=limit)) as stream:
+        if limit is not None:
+            folder, stream = _with_limit(folder, stream, limit)
         summary = execute(folder, stream, budget=budget, stop_after_failures=failures)
     _finish(folder, summary, as_json)
 
 
-def config_from(options: Mapping[str, Any]) -> RunConfig:
-    """Return a run's settings from the options of ``drpg run``."""
-    benchmark = names.benchmark(options["benchmark"])
-    with_mlflow = options["mlflow"]
-    if with_mlflow is None:
-        with_mlflow = has_mlflow()
-        if not with_mlflow:
-            click.echo(
-                "MLflow is not installed: the run is reported to a JSONL file. "
-                "For curves and prompt versions: pip install 'drpg-dspy[mlflow]'",
-                err=True,
-            )
-    data = options["data"]
-    return RunConfig(
-        benchmark=options["benchmark"],
-        optimizer=options["optimizer"],
-        options=read_settings(options["optimizer"], options["settings"], options["k"], benchmark),
-        lm=options["lm"],
-        policy_lm=options["policy_lm"],
-        embedder=options["embedder"],
-        data=str(Path(data).absolute()) if data is not None else None,
-        limit=options["limit"],
-        seed=options["seed"],
-        delay=options["delay"],
-        compare=names.compare_of(benchmark, options["compare"]),
-        exclude_db=tuple(options["exclude_db"]),
-        budget=_budget(options),
-        extra={
-            "temperature": options["temperature"],
-            "max_tokens": options["max_tokens"],
-            "split": options["split"],
-            "stop_after_failures": options["stop_after_failures"],
-            "mlflow": with_mlflow,
-            "experiment": options["experiment"] or f"drpg-{benchmark.name}",
-            "tracking_uri": options["tracking_uri"],
-        },
-        versions={
-            "drpg-dspy": metadata.version("drpg-dspy"),
-            "dspy": metadata.version("dspy"),
-            "python": platform.python_version(),
-        },
-    )
-
-
-def has_mlflow() -> bool:
-    """Tell whether MLflow is installed."""
-    return importlib.util.find_spec("mlflow") is not None
-
-
 def start(name: str, config: RunConfig, *, overwrite: bool) -> tuple[RunFolder, RunSummary]:
     """Run a new stream. Everything that can be wrong is found out before its folder is made."""
-    with _quiet(), prepare(config) as stream:
+    with wrong_if("--name", ValueError):
+        RunFolder.check_free(name, overwrite=overwrite)
+    with _quiet(), closing(prepare(config)) as stream:
         spec = embedder_spec(config.embedder, stream.embedder)
         config = dataclasses.replace(config, embedder=spec)
-        folder = RunFolder.create(name, config, overwrite=overwrite)
+        with wrong_if("--name", ValueError):
+            folder = RunFolder.create(name, config, overwrite=overwrite)
         return folder, execute(folder, stream, budget=config.budget)
 
 
@@ -179,7 +110,7 @@ def execute(
     limits = Budget(**budget)
     click.echo(f"{folder.name}: {folder.path}", err=True)
     with open_learner(folder, stream) as learner:
-        status = "failed: the run's status says why"
+        status = "failed: the run's own status says why"
         try:
             summary = run_stream(
                 learner,
@@ -188,16 +119,18 @@ def execute(
                 delay=folder.config.delay,
                 budget=limits,
                 stop_after_failures=failures or None,
-                progress=ConsoleProgress(),
+                progress=_brief(ConsoleProgress()),
             )
-            status = f"stopped: {summary.stopped}" if summary.stopped else "finished"
+            status = folder.status
         except KeyboardInterrupt:
             status = "stopped: interrupted"
             raise
         finally:
-            if folder.config.extra.get("mlflow"):
-                click.echo("telling MLflow the rest …", err=True)
-            learner.close(status)
+            try:
+                if folder.config.extra.get("mlflow"):
+                    click.echo("telling MLflow the rest …", err=True)
+            finally:
+                learner.close(status)
     return summary
 
 
@@ -234,15 +167,16 @@ def give_feedback(
         The step, and what was done, in words.
 
     Raises:
-        UnknownRollout: The run has no such rollout or step.
+        click.BadParameter: The run has no such rollout or step, or the score is none.
     """
     folder = _open(name)
     with closing(SQLiteMemory(_existing(folder), read_only=True)) as memory:
         rollout_id, step = _rollout(memory, rollout)
-    verdict = None if score is None else Feedback(score, text=text, author=author)
+    with wrong_if("--score", ValueError):
+        verdict = None if score is None else Feedback(score, text=text, author=author)
     status = {"interrupted": "stopped: interrupted"}.get(folder.status, folder.status)
     # A running process follows the log itself and tells its tracker.
-    with _quiet(), prepare(folder.config) as stream:
+    with _quiet(), closing(_parts_of(folder)) as stream:
         with open_learner(folder, stream, tracked=not folder.running) as learner:
             if verdict is None:
                 learner.retract(rollout_id)
@@ -269,7 +203,7 @@ def memory_file(name_or_file: str) -> Path:
     path = Path(name_or_file)
     if path.is_file():
         return path
-    raise click.BadParameter(unknown_name("run or file", name_or_file, known))
+    raise wrong("NAME_OR_FILE", unknown_name("run or file", name_or_file, known))
 
 
 def reindex(path: Path, spec: str) -> int:
@@ -277,7 +211,7 @@ def reindex(path: Path, spec: str) -> int:
     embedder = make_embedder(spec)
     with closing(SQLiteMemory(path)) as memory:
         count = memory.reindex(embedder, progress=_show_reindexing)
-        memory.set_meta(EMBEDDER_KEY, spec)
+        memory.set_meta(EMBEDDER_KEY, embedder_spec(spec, embedder))
     return count
 
 
@@ -295,15 +229,85 @@ def _open(name: str) -> RunFolder:
     return dataclasses.replace(folder, config=dataclasses.replace(folder.config, embedder=spec))
 
 
+def _parts_of(folder: RunFolder, *, data: Any = None, limit: int | None = None) -> Stream:
+    """Build the parts of a run that exists: what its own settings name wrongly is no wrong usage.
+
+    Args:
+        folder: The run.
+        data: Where its data is now; ``None`` = where it was.
+        limit: Examples wanted at least; ``None`` = as many as the run has.
+    """
+    config = folder.config
+    if data is not None:
+        config = dataclasses.replace(config, data=str(Path(data).absolute()))
+    if limit is not None and config.limit is not None:
+        config = dataclasses.replace(config, limit=max(limit, config.limit))
+    try:
+        return prepare(config, _embedder_of(folder))
+    except click.BadParameter as error:
+        if data is not None and error.param_hint == ["--data"]:
+            raise
+        where = " ".join(error.param_hint or ())
+        raise Stopped(
+            f"Run {folder.name!r} was started with a setting that cannot be used here ({where}): "
+            f"{error.message}"
+        ) from error
+
+
+def _embedder_of(folder: RunFolder) -> Embedder:
+    spec = folder.config.embedder
+    try:
+        return make_embedder(spec)
+    except (click.BadParameter, ModelNotFound) as error:
+        said = error.message if isinstance(error, click.BadParameter) else error
+        get = (
+            f"drpg lm pull {MINILM}"
+            if spec in {None, "default", "minilm", MINILM}
+            else f"put {spec!r} where it was, or connect to the hub that has it"
+        )
+        raise Stopped(
+            f"Run {folder.name!r} was made with the embedder {spec!r}, which cannot be loaded: "
+            f"{said}\nGet it back: {get}.\nOr move the run to another one: "
+            f"drpg memory reindex {folder.name} --embedder SPEC"
+        ) from error
+
+
+def _with_limit(folder: RunFolder, stream: Stream, limit: int) -> tuple[RunFolder, Stream]:
+    """Write down where a run's stream ends from now on."""
+    with folder.lock(), wrong_if("--limit", ValueError):
+        if folder.memory_path.exists():
+            with closing(SQLiteMemory(folder.memory_path)) as memory:
+                shorten(memory, stream.examples, limit)
+        folder = folder.with_limit(limit)
+    return folder, dataclasses.replace(stream, examples=stream.examples[:limit])
+
+
 def _finish(folder: RunFolder, summary: RunSummary, as_json: bool) -> None:
+    failed = folder.status.startswith("failed")
+    why = summary.stopped
+    if not failed and 0 < summary.failed == summary.n:
+        failed, why = True, f"no step was answered, {summary.n} failed; {why}"
     if as_json:
         emit_json(reports.report_as_plain(folder, summary))
     else:
-        click.echo(reports.report_as_text(folder, summary, _metric_name(folder)))
+        shown = dataclasses.replace(summary, stopped="") if failed else summary
+        click.echo(reports.report_as_text(folder, shown, _metric_name(folder)))
         click.echo()
         click.echo(reports.where_to_look(folder, summary))
-    if "failed in a row" in summary.stopped:
-        raise Stopped(f"{summary.stopped}\nOnce it is mended: drpg resume {folder.name}")
+    if failed:
+        again = f"Once that is mended, go on with: drpg resume {folder.name}"
+        if summary.failed == summary.n:
+            again += "\nWith another LM or other settings it is another run: drpg run … --overwrite"
+        raise Stopped(f"{why}\n{again}")
+
+
+def _brief(show: ConsoleProgress) -> Progress:
+    """Leave the reason for an end to the report that follows."""
+
+    def brief(report: ProgressReport) -> None:
+        show(dataclasses.replace(report, ended=report.ended.partition(":")[0]))
+
+    return brief
 
 
 def _metric_name(folder: RunFolder) -> str:
@@ -320,32 +324,16 @@ def _existing(folder: RunFolder) -> Path:
 
 
 def _rollout(memory: Memory, named: str) -> tuple[str, int]:
-    try:
-        return named, memory.rollout(named).step
-    except UnknownRollout:
-        if not named.isdigit():
-            raise
     from drpg_dspy.cli.steps import find_step
 
-    rollout, _ = find_step(memory, int(named))
-    return rollout.id, rollout.step
-
-
-def _budget(options: Mapping[str, Any]) -> dict[str, float]:
-    given = {
-        limit: options[f"budget_{option}"]
-        for option, limit in _LIMITS.items()
-        if options.get(f"budget_{option}") is not None
-    }
-    if "seconds" in given:
-        given["seconds"] *= 60
-    return given
-
-
-def _name(config: RunConfig) -> str:
-    lm = str(config.lm).rsplit("/", 1)[-1]
-    parts = (config.benchmark.rsplit(":", 1)[0], config.optimizer, lm)
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).strip("-._")[:100]
+    with wrong_if("ROLLOUT", UnknownRollout, ValueError):
+        try:
+            return named, memory.rollout(named).step
+        except UnknownRollout:
+            if not named.isdigit():
+                raise
+        rollout, _ = find_step(memory, int(named))
+        return rollout.id, rollout.step
 
 
 @contextmanager

@@ -57,9 +57,10 @@ def score(
     Next: read the verdict of each row in the file of --rows, or compare with drpg run.
     """
     from drpg_dspy.cli import names
+    from drpg_dspy.cli.loading import checked
     from drpg_dspy.scoring import score_predictions
 
-    found = names.benchmark(benchmark)
+    found = checked(names.benchmark(benchmark))
     report = score_predictions(
         found,
         data,

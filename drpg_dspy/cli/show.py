@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drpg_dspy.cli.app import Command
+from drpg_dspy.cli.app import Command, wrong_if
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.names import OUTPUT_FILE, RUN
 
@@ -49,7 +49,8 @@ def show(name: str, step: int | None, full: bool, as_json: bool, html: Path | No
             _write_html(name, memory, html)
             click.echo(f"Wrote {html}", err=as_json)
         if step is not None:
-            rollout, feedback = steps.find_step(memory, step)
+            with wrong_if("--step", ValueError):
+                rollout, feedback = steps.find_step(memory, step)
             if as_json:
                 emit_json(steps.step_as_plain(memory, rollout, feedback))
             else:

@@ -15,7 +15,7 @@ from drpg_dspy.arguments import whole
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.types import Guidance, Rollout, Usage
 
-__all__ = ["Retry", "answer_with_retries", "is_passing"]
+__all__ = ["Retry", "answer_with_retries", "causes", "is_passing"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +57,10 @@ def answer_with_retries(
     rollout_id: str,
     step: int,
     retry: Retry,
-) -> Rollout:
-    """Return a step's rollout, not recorded yet; what failed attempts cost is part of it.
+) -> tuple[Rollout, Exception | None]:
+    """Return a step's rollout, not recorded yet, and what was raised where it failed.
+
+    What failed attempts cost is part of the rollout.
 
     Only failures that may pass are tried again: a dead or slow server, not a program error or
     an answer that cannot be parsed. A policy that was written is kept for the next attempt.
@@ -85,10 +87,10 @@ def answer_with_retries(
         )
         retry.wait(attempt, error)
     if attempt == 1:
-        return rollout
+        return rollout, error
     counts = {**rollout.guidance.counts, "step_retries": attempt - 1}
     guidance = dataclasses.replace(rollout.guidance, usage=writing, counts=counts)
-    return dataclasses.replace(rollout, guidance=guidance, usage=spent, seconds=seconds)
+    return dataclasses.replace(rollout, guidance=guidance, usage=spent, seconds=seconds), error
 
 
 def is_passing(error: Exception) -> bool:
@@ -100,11 +102,12 @@ def is_passing(error: Exception) -> bool:
     return any(
         (isinstance(cause, Exception) and is_retryable_lm_error(cause))
         or isinstance(cause, (LMUnexpectedError, ConnectionError, TimeoutError))
-        for cause in _causes(error)
+        for cause in causes(error)
     )
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from, back to the first."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

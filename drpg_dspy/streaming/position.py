@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from drpg_dspy.analysis.summary import Tally, standing
 from drpg_dspy.memory.base import Memory
 
-__all__ = ["Position", "find_position", "is_stream_step", "rollout_name"]
+__all__ = ["Position", "find_position", "is_stream_step", "last_step", "rollout_name"]
 
 _PAGE = 5000
 
@@ -22,6 +22,7 @@ class Position:
         step: The last step that needs no prediction any more; 0 = none.
         waiting: ``(step, rollout id)`` of predictions whose feedback is still to come, in order.
         failures: Failed steps in a row up to ``step``.
+        last_error: What the last failed step raised; ``""`` = none failed.
         attempts: For steps that were predicted before: how often.
         tally: What was met and spent so far.
     """
@@ -30,6 +31,7 @@ class Position:
     step: int = 0
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     failures: int = 0
+    last_error: str = ""
     attempts: Counter[int] = field(default_factory=Counter)
 
     def name_next(self) -> str:
@@ -56,16 +58,25 @@ def is_stream_step(rollout_id: str) -> bool:
     return name.isdigit() and len(name) >= 5
 
 
+def last_step(memory: Memory) -> int:
+    """Return the last step of the stream that was predicted; 0 = none.
+
+    One pass over the file; the memory needs no embedder.
+    """
+    steps = (rollout.step for rollout, _ in memory.rollouts() if is_stream_step(rollout.id))
+    return max(steps, default=0)
+
+
 def find_position(memory: Memory, stop_after_failures: int | None, retry_from: int = 0) -> Position:
     """Read from memory where a run stands.
 
-    A run that stopped because of failures goes back to the first of them. Otherwise failed
+    A run that ended because of failures goes back to the first of them. Otherwise failed
     steps stay failed, whoever was interrupted in between.
 
     Args:
         memory: The run.
         stop_after_failures: So many failures in a row stop a run; ``None`` = never.
-        retry_from: First failed step of the stop on record; 0 = none.
+        retry_from: First failed step of the end on record; 0 = none.
     """
     position = Position(Tally(memory))
     failed: set[str] = set()
@@ -77,6 +88,7 @@ def find_position(memory: Memory, stop_after_failures: int | None, retry_from: i
         position.attempts[rollout.step] += 1
         if rollout.failed:
             failed.add(rollout.id)
+            position.last_error = rollout.error
             continue
         position.tally.add_feedback(feedback)
         if feedback is None:

@@ -107,7 +107,8 @@ def _line(report: ProgressReport) -> str:
     run = report.summary
     parts = [f"step {report.step}/{report.total}"]
     if not math.isnan(run.score):
-        parts.append(f"score {run.score:.1%} (last {min(run.judged, 50)}: {run.rolling_score:.1%})")
+        of_late = f" (last {min(run.judged, 50)}: {run.rolling_score:.1%})" if run.judged else ""
+        parts.append(f"score {run.score:.1%}{of_late}")
     for name, count in (("failed", run.failed), ("not judged", run.not_judged)):
         if count:
             parts.append(f"{count} {name}")

@@ -29,6 +29,7 @@ from drpg_dspy.streaming.interrupts import Interrupts
 from drpg_dspy.streaming.lock import lock_for
 from drpg_dspy.streaming.position import find_position
 from drpg_dspy.streaming.progress import Pace, Progress, ProgressReport
+from drpg_dspy.streaming.refusals import refusal
 from drpg_dspy.streaming.schedule import checked_examples
 from drpg_dspy.streaming.settings import settle
 from drpg_dspy.usage import meter
@@ -38,7 +39,8 @@ __all__ = ["run_stream"]
 _log = logging.getLogger(__name__)
 
 _STEPS_BEFORE_HINT = 5
-_UNFINISHED = "not finished: running, or killed"
+_UNFINISHED = "still running, or killed"
+_SHOWN = 300  # characters of an error
 _STATUS_EVERY = 5.0  # seconds of wall time that a kill may forget
 
 
@@ -68,7 +70,9 @@ def run_stream(
             the rest is delivered.
         budget: What the whole run may spend, earlier processes included.
         stop_after_failures: Failed steps in a row after which the run stops; ``None`` = never.
-            When it is continued, those steps are tried again.
+            A language model that refuses every request (no key, no such model) stops it at
+            once, and a run without any answer ends as stopped. When it is continued, those
+            steps are tried again.
         retries: Further attempts at a step whose failure may pass, or a :class:`Retry`.
         progress: Called after each step and at the end.
 
@@ -133,7 +137,7 @@ class _Run:
         self.begun = self.noted = time.monotonic()
         self.pace = Pace()
         self.hinted = False
-        self.last_error = ""
+        self.refused = ""
 
     def go(self) -> RunSummary:
         """Run to the end or to a reason for stopping, and leave word of how it ended."""
@@ -147,7 +151,9 @@ class _Run:
             except BaseException as error:
                 self._end("failed", f"{type(error).__name__}: {error}")
                 raise
-            self._end("stopped" if reason else "finished", reason)
+            if 0 < self.position.failures == self.position.step:  # no answer at all
+                self.retry_from = 1
+            self._end("failed" if self._broken() else "stopped" if reason else "finished", reason)
         return self.tally.summary(self._seconds(), reason)
 
     def _steps(self) -> str:
@@ -160,10 +166,21 @@ class _Run:
             self._step()
             self._hint()
             self._report()
-            if self.stop_after is not None and position.failures >= self.stop_after:
+            if reason := self._broken():
                 self.retry_from = position.step - position.failures + 1
-                return f"{position.failures} steps failed in a row; the last: {self.last_error}"
+                return reason
         self._deliver(len(self.examples))
+        return self._broken()
+
+    def _broken(self) -> str:
+        """Return why going on makes no sense, or ``""``."""
+        failures, last = self.position.failures, self.position.last_error[:_SHOWN]
+        if self.refused:
+            return self.refused
+        if self.stop_after is not None and failures >= self.stop_after:
+            return f"{failures} steps failed in a row; the last: {last}"
+        if failures == len(self.examples):
+            return f"no step was answered, {failures} failed; the last: {last}"
         return ""
 
     def _step(self) -> None:
@@ -171,7 +188,9 @@ class _Run:
         step = position.step + 1
         # The inputs are all that the learner sees of the example.
         inputs = dict(self.examples[step - 1].inputs().items())
-        rollout = answer_with_retries(self.learner, inputs, position.name_next(), step, self.retry)
+        rollout, error = answer_with_retries(
+            self.learner, inputs, position.name_next(), step, self.retry
+        )
         self.interrupts.check()
         self.learner.record_one(rollout)
         self.tally.add_rollout(rollout)
@@ -179,8 +198,11 @@ class _Run:
         position.attempts[step] += 1
         if rollout.failed:
             position.failures += 1
-            self.last_error = rollout.error[:300]
-            _log.warning("Step %d failed and is not learned from: %s", step, rollout.error[:300])
+            position.last_error = rollout.error
+            self.refused = refusal(error)
+            if not self.refused:
+                said = rollout.error[:_SHOWN]
+                _log.warning("Step %d failed and is not learned from: %s", step, said)
         else:
             position.failures = 0
             position.waiting.append((step, rollout.id))

@@ -13,9 +13,18 @@ from drpg_dspy.exceptions import ResumeMismatch
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.plain import dumps
+from drpg_dspy.streaming.position import last_step
 from drpg_dspy.streaming.schedule import fingerprint
 
-__all__ = ["SETTINGS_KEY", "check_settings", "identity", "lm_identity", "settle"]
+__all__ = [
+    "SETTINGS_KEY",
+    "check_length",
+    "check_settings",
+    "identity",
+    "lm_identity",
+    "settle",
+    "shorten",
+]
 
 SETTINGS_KEY = "stream:settings"
 
@@ -56,6 +65,44 @@ def settle(
         check_settings(stored, {k: v for k, v in given.items() if k not in growing})
     if text is None or json.loads(text) != json.loads(dumps(given)):
         memory.set_meta(SETTINGS_KEY, dumps(given))
+
+
+def shorten(memory: Memory, examples: Sequence[dspy.Example], length: int) -> None:
+    """Let a run's stream end sooner than it was to; that it ends later needs no word.
+
+    Args:
+        memory: The run.
+        examples: Its stream as it was, or more of it.
+        length: Examples from now on.
+
+    Raises:
+        ValueError: More steps than that were made.
+        ResumeMismatch: These are not the run's examples.
+    """
+    check_length(memory, length)
+    text = memory.get_meta(SETTINGS_KEY)
+    if text is None:
+        return
+    stored = json.loads(text)
+    before = int(stored["examples"])
+    if length >= before:
+        return
+    check_settings(stored, {"data": fingerprint(examples[:before])})
+    shorter = {"examples": length, "data": fingerprint(examples[:length])}
+    memory.set_meta(SETTINGS_KEY, dumps({**stored, **shorter}))
+
+
+def check_length(memory: Memory, length: int) -> None:
+    """Refuse a length that leaves out steps which were made already.
+
+    Raises:
+        ValueError: It does; the message names both numbers.
+    """
+    if length < (made := last_step(memory)):
+        raise ValueError(
+            f"{made} steps were made already, so the stream cannot end after {length}. Give at "
+            f"least {made}, or start a new run under another name."
+        )
 
 
 def check_settings(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:

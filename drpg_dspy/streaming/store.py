@@ -2,7 +2,7 @@
 
 ::
 
-    .drpg/runs/first/config.json      what the run was started with; never rewritten
+    .drpg/runs/first/config.json      what the run was started with; only its limit may change
     .drpg/runs/first/memory.sqlite    everything that happened
 """
 
@@ -48,7 +48,7 @@ class RunConfig:
         lm, policy_lm: Names of the answering and the policy-writing model.
         embedder: Name of the embedding model.
         data: Where the benchmark's data is. May change: what it holds is checked by the stream.
-        limit: Number of examples; ``None`` = all.
+        limit: Number of examples; ``None`` = all. May change, down to the steps made.
         seed: Of the order; ``None`` = as loaded.
         delay: Steps between a prediction and its feedback.
         compare: Name of the scoring.
@@ -154,11 +154,11 @@ class RunFolder:
             RunInUse: The run to be overwritten is running.
         """
         path = _folder(name, root)
-        if path.exists():
-            _make_room(name, path, overwrite)
+        cls.check_free(name, root, overwrite=overwrite)
+        if (path / _CONFIG).is_file():
+            shutil.rmtree(path)
         path.mkdir(parents=True, exist_ok=True)
-        draft = path / f".{_CONFIG}.{os.getpid()}"
-        draft.write_text(json.dumps(config.as_dict(), indent=2, sort_keys=True) + "\n")
+        draft = _draft(path, config)
         try:
             os.link(draft, path / _CONFIG)  # fails where another process was faster
         except FileExistsError:
@@ -166,6 +166,19 @@ class RunFolder:
         finally:
             draft.unlink(missing_ok=True)
         return cls(name, path, config)
+
+    @classmethod
+    def check_free(
+        cls, name: str, root: str | Path | None = None, *, overwrite: bool = False
+    ) -> None:
+        """Find out whether a run of that name can be made; changes nothing.
+
+        Raises:
+            ValueError, RunInUse: As :meth:`create` would.
+        """
+        path = _folder(name, root)
+        if path.exists():
+            _check_room(name, path, overwrite)
 
     @classmethod
     def open(cls, name: str, root: str | Path | None = None) -> RunFolder:
@@ -179,6 +192,16 @@ class RunFolder:
         if not (path / _CONFIG).is_file():
             raise _unknown(name, path.parent)
         return cls(name, path, RunConfig.from_dict(_read(path / _CONFIG)))
+
+    def with_limit(self, limit: int) -> RunFolder:
+        """Write down another number of examples, and return the run with it.
+
+        The caller holds the :meth:`lock` and has found the steps made to be fewer.
+        """
+        stored = RunConfig.from_dict(_read(self.path / _CONFIG))
+        draft = _draft(self.path, dataclasses.replace(stored, limit=limit))
+        os.replace(draft, self.path / _CONFIG)
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, limit=limit))
 
     @property
     def memory_path(self) -> Path:
@@ -194,8 +217,9 @@ class RunFolder:
     def status(self) -> str:
         """How the run stands.
 
-        ``"new"``, ``"running"``, ``"finished"``, ``"stopped: REASON"``, ``"failed: ERROR"``,
-        ``"interrupted"`` (Ctrl-C, or its process was killed), or ``"damaged: WHY"``.
+        ``"new"``, ``"running"``, ``"finished"``, ``"stopped: REASON"`` (a budget is spent),
+        ``"failed: REASON"`` (an error, or too many failed steps), ``"interrupted"`` (Ctrl-C, or
+        its process was killed), or ``"damaged: WHY"``.
         """
         if self.running:
             return "running"
@@ -249,7 +273,13 @@ def _folder(name: str, root: str | Path | None) -> Path:
     return runs_root(root) / name
 
 
-def _make_room(name: str, path: Path, overwrite: bool) -> None:
+def _draft(path: Path, config: RunConfig) -> Path:
+    draft = path / f".{_CONFIG}.{os.getpid()}"
+    draft.write_text(json.dumps(config.as_dict(), indent=2, sort_keys=True) + "\n")
+    return draft
+
+
+def _check_room(name: str, path: Path, overwrite: bool) -> None:
     if not path.is_dir():
         raise ValueError(f"{path} is a file; choose another name than {name!r}.")
     ours = (path / _CONFIG).is_file()
@@ -259,8 +289,6 @@ def _make_room(name: str, path: Path, overwrite: bool) -> None:
         raise ValueError(f"{path} holds something that is no run; choose another name.")
     if is_locked(path / _MEMORY):
         raise RunInUse(f"The run {name!r} is running; stop it before you overwrite it.")
-    if ours:
-        shutil.rmtree(path)
 
 
 def _taken(name: str, path: Path) -> ValueError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+from dspy.utils.exceptions import LMAuthError
 
 from drpg_dspy.testing import ScriptedLM
 from drpg_dspy.types import Benchmark
@@ -83,6 +84,16 @@ def dead() -> ScriptedLM:
     return ScriptedLM(_refuse, model="scripted/dead")
 
 
+def locked() -> ScriptedLM:
+    """Refuses every request until there is a file ``key``; then it is the calculator."""
+    return ScriptedLM(_ask_for_key, model="scripted/locked")
+
+
+def clumsy() -> ScriptedLM:
+    """Cannot add 7 to anything."""
+    return ScriptedLM(_stumble, model="scripted/clumsy")
+
+
 def no_model() -> int:
     """Return something that is no model."""
     return 42
@@ -103,6 +114,18 @@ def _calculate(messages: list[dict[str, str]]) -> str:
     told = "units" in prompt
     answer = f"{a + b} units" if told else str(a + b)
     return f"[[ ## answer ## ]]\n{answer}\n\n[[ ## completed ## ]]"
+
+
+def _ask_for_key(messages: list[dict[str, str]]) -> str:
+    if not Path("key").exists():
+        raise LMAuthError("This key was revoked.", model="scripted/locked")
+    return _calculate(messages)
+
+
+def _stumble(messages: list[dict[str, str]]) -> str:
+    if "7 plus" in messages[-1]["content"]:
+        raise KeyError("seven")
+    return _calculate(messages)
 
 
 def _refuse(messages: list[dict[str, str]]) -> str:

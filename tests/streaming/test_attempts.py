@@ -36,7 +36,7 @@ class Learner:
 
 
 def answer(learner: Learner, retry: Retry) -> Rollout:
-    return answer_with_retries(learner, {"q": "?"}, "00003", 3, retry)
+    return answer_with_retries(learner, {"q": "?"}, "00003", 3, retry)[0]
 
 
 def test_a_dead_server_is_tried_again_after_growing_pauses() -> None:
@@ -78,6 +78,15 @@ def test_after_the_last_attempt_the_failure_is_returned() -> None:
 
     assert rollout.failed
     assert rollout.usage.calls == 3
+
+
+def test_what_the_last_attempt_raised_comes_with_the_rollout() -> None:
+    last = KeyError("answer")
+    learner = Learner(ConnectionError("down"), last)
+
+    _, raised = answer_with_retries(learner, {"q": "?"}, "00003", 3, Retry(5, sleep=lambda _: None))
+
+    assert raised is last
 
 
 def test_a_failure_that_would_repeat_itself_is_not_tried_again() -> None:

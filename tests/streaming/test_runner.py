@@ -18,6 +18,7 @@ from drpg_dspy.exceptions import ResumeMismatch, RunInUse
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.streaming import Budget, ProgressReport, Retry, run_stream
 from drpg_dspy.streaming.lock import lock_for
+from drpg_dspy.streaming.settings import shorten
 from drpg_dspy.testing.scripted import fields
 from drpg_dspy.tracking import JSONLTracker
 
@@ -154,6 +155,26 @@ def test_a_stream_may_grow_at_its_end(open_learner: Open, lab: ModuleType) -> No
     go(open_learner(), lab, n=6)
     learner = open_learner()
     go(learner, lab, n=10)
+    whole = open_learner("whole")
+    go(whole, lab, n=10)
+
+    assert steps_table(learner.memory) == steps_table(whole.memory)
+
+
+def test_a_stream_may_end_sooner_but_not_before_the_steps_it_made(
+    open_learner: Open, lab: ModuleType
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(open_learner(), lab, n=10, progress=StopAfter(4))
+    learner = open_learner()
+
+    with pytest.raises(ValueError, match="4 steps were made already"):
+        shorten(learner.memory, lab.examples(10), 3)
+    with pytest.raises(ResumeMismatch, match="data: stored"):
+        shorten(learner.memory, lab.examples(10)[::-1], 6)
+    shorten(learner.memory, lab.examples(12), 6)
+    assert go(learner, lab, n=6).finished
+    go(open_learner(), lab, n=10)
     whole = open_learner("whole")
     go(whole, lab, n=10)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -78,6 +79,26 @@ def test_a_folder_that_is_no_run_is_not_deleted(root: Path) -> None:
     with pytest.raises(ValueError, match="no run"):
         RunFolder.create("thesis", CONFIG, overwrite=True)
     assert (root / "thesis" / "chapter1.tex").exists()
+
+
+def test_whether_a_name_is_free_is_found_out_without_making_anything(root: Path) -> None:
+    RunFolder.check_free("second")
+    assert not root.exists()
+    RunFolder.create("first", CONFIG)
+
+    with pytest.raises(ValueError, match="drpg resume first"):
+        RunFolder.check_free("first")
+    RunFolder.check_free("first", overwrite=True)
+    assert RunFolder.open("first").config == CONFIG
+
+
+def test_a_run_keeps_another_limit_and_nothing_else() -> None:
+    run = RunFolder.create("first", CONFIG)
+    moved = dataclasses.replace(run, config=dataclasses.replace(CONFIG, data="/elsewhere"))
+
+    assert moved.with_limit(200).config.data == "/elsewhere"
+    assert RunFolder.open("first").config == dataclasses.replace(CONFIG, limit=200)
+    assert [path.name for path in run.path.iterdir()] == ["config.json"]
 
 
 def test_a_creation_that_was_killed_leaves_the_name_free(root: Path) -> None:
