@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ class ScoreReport:
             gold answer that the data does not determine).
         compare: Name of the scoring; ``""`` where the benchmark has only one.
         compare_version: Its version; ``""`` where the judge names none.
+        subscores: Means of the judge's further figures (F1, say) over the rows that have them.
     """
 
     benchmark: str
@@ -47,6 +48,7 @@ class ScoreReport:
     uninformative: int = 0
     compare: str = ""
     compare_version: str = ""
+    subscores: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, ready for JSON."""
@@ -61,6 +63,7 @@ def score_predictions(
     compare: str | None = None,
     exclude_db: Iterable[str] = (),
     split: str | None = None,
+    load: Mapping[str, Any] | None = None,
     rows_path: str | os.PathLike[str] | None = None,
     workers: int = 2,
 ) -> ScoreReport:
@@ -73,8 +76,10 @@ def score_predictions(
         compare: One of the benchmark's scorings; ``None`` = its default.
         exclude_db: Databases whose examples, and their predictions, are left out.
         split: One of the benchmark's splits; ``None`` = its default.
+        load: Further arguments of the benchmark's loader.
         rows_path: Where to write one verdict a line as JSON: ``id``, ``score`` (null = not
-            judged), ``feedback``, ``informative``, ``compare``, ``compare_version``.
+            judged), ``feedback``, ``informative``, ``compare``, ``compare_version``, and
+            ``subscores`` where the judge has any.
         workers: How many are judged at once; a judge may have a bound of its own.
 
     Raises:
@@ -84,7 +89,7 @@ def score_predictions(
     whole("workers", workers, 1)
     if benchmark.read_predictions is None:
         raise ValueError(f"{benchmark.name} is not scored from a file of predictions.")
-    examples = _load(benchmark, data, tuple(exclude_db), split)
+    examples = _load(benchmark, data, tuple(exclude_db), split, load or {})
     predictions = benchmark.read_predictions(predictions_path, examples)
     with ExitStack() as stack:
         metric, scoring = _metric(benchmark, data, compare)
@@ -104,13 +109,18 @@ def score_predictions(
         uninformative=sum(v.judged and not v.informative for v in verdicts),
         compare=scoring,
         compare_version=version,
+        subscores=_means(verdicts),
     )
 
 
 def _load(
-    benchmark: Benchmark, data: Data, exclude_db: tuple[str, ...], split: str | None
+    benchmark: Benchmark,
+    data: Data,
+    exclude_db: tuple[str, ...],
+    split: str | None,
+    load: Mapping[str, Any],
 ) -> list[Any]:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = dict(load)
     if exclude_db:
         options["exclude_db"] = exclude_db
     if split is not None:
@@ -151,6 +161,14 @@ def _verdicts(
         )
 
 
+def _means(verdicts: Sequence[Feedback]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        for name, value in verdict.subscores.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in sorted(found.items())}
+
+
 def _write_rows(
     path: Path, examples: Sequence[Any], verdicts: Sequence[Feedback], compare: str, version: str
 ) -> None:
@@ -162,6 +180,7 @@ def _write_rows(
                     "score": verdict.score if verdict.judged else None,
                     "feedback": verdict.text,
                     "informative": verdict.informative,
+                    **({"subscores": dict(verdict.subscores)} if verdict.subscores else {}),
                     "compare": compare,
                     "compare_version": version,
                 }

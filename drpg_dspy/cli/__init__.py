@@ -22,6 +22,7 @@ from drpg_dspy.cli.report import report
 from drpg_dspy.cli.run import resume, run
 from drpg_dspy.cli.score import score
 from drpg_dspy.cli.show import show
+from drpg_dspy.cli.sweep import sweep
 
 __all__ = ["cli", "main"]
 
@@ -48,7 +49,7 @@ def cli(ctx: click.Context) -> None:
 
 
 for _command in (
-    demo, run, resume, show, report, policy, score, feedback, list_command, lm, memory
+    demo, run, resume, sweep, show, report, policy, score, feedback, list_command, lm, memory
 ):  # fmt: skip
     cli.add_command(_command)
 

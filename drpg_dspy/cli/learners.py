@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
-import inspect
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +16,10 @@ from dspy.utils.exceptions import DSPyError
 
 from drpg_dspy import weights
 from drpg_dspy.cli import names
-from drpg_dspy.cli.app import Stopped, unknown_name, wrong, wrong_if
+from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.lm import PullProgress
 from drpg_dspy.cli.loading import checked, flags
+from drpg_dspy.cli.methods import make_optimizer
 from drpg_dspy.exceptions import ModelNotFound
 from drpg_dspy.local_lm import resolve_lm
 from drpg_dspy.memory import Embedder, SQLiteMemory
@@ -35,13 +33,11 @@ from drpg_dspy.types import Benchmark
 
 __all__ = [
     "Stream",
-    "check_options",
     "embedder_spec",
     "make_embedder",
     "make_lm",
     "open_learner",
     "prepare",
-    "read_settings",
 ]
 
 SCRIPTED = "scripted/"
@@ -87,12 +83,16 @@ def prepare(config: RunConfig, embedder: Embedder | None = None) -> Stream:
         ModelNotFound: A local model is not there.
     """
     benchmark = checked(names.benchmark(config.benchmark))
-    _optimizer(config, None)  # a mistake shows before a model starts
+    make_optimizer(config)  # a mistake shows before a model starts
     examples = _examples(benchmark, config)
     lm = make_lm(str(config.lm), config.extra)
     writer = config.policy_lm
     policy_lm = make_lm(writer, config.extra, "--policy-lm") if writer else None
-    optimizer = _optimizer(config, policy_lm)
+
+    def agent(spec: str) -> dspy.BaseLM | None:
+        return None if spec == config.lm else make_lm(spec, config.extra, "--set")
+
+    optimizer = make_optimizer(config, policy_lm, agent)
     embedder = embedder or make_embedder(config.embedder)
     return Stream(benchmark, examples, _metric(benchmark, config), lm, optimizer, embedder)
 
@@ -176,92 +176,13 @@ def embedder_spec(spec: str | None, embedder: Embedder) -> str:
     return os.environ.get(ENVIRONMENT, "").strip() or BGE
 
 
-def read_settings(
-    optimizer: str, settings: Sequence[str], k: int | None, benchmark: Benchmark
-) -> dict[str, Any]:
-    """Read ``--set KEY=VALUE`` and ``--k`` into an optimizer's arguments, as plain JSON.
-
-    Values are JSON where they can be read as such (``true``, ``3``, ``null``), else text.
-
-    Raises:
-        click.BadParameter: No ``=``, a key that the method does not take, or a key given twice.
-    """
-    accepted = set(inspect.signature(names.optimizer_classes()[optimizer]).parameters)
-    options: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise wrong("--set", f"Expected KEY=VALUE, got {setting!r}.")
-        if key in options:
-            raise wrong("--set", f"{key!r} was given twice.")
-        if key == "policy_lm":
-            raise wrong("--set", "Give policy_lm as --policy-lm SPEC.")
-        options[key] = _value(value)
-    if k is not None:
-        if "k" in options:
-            raise wrong("--k", "Give either --k or --set k=…, and not both.")
-        check_options(optimizer, {"k": k}, accepted, "--k")
-        options["k"] = k
-    elif "k" in accepted:
-        options.setdefault("k", benchmark.k)
-    check_options(optimizer, options, accepted)
-    return options
-
-
-def check_options(
-    optimizer: str, options: Mapping[str, Any], accepted: set[str], option: str = "--set"
-) -> None:
-    """Refuse arguments that a method does not take.
-
-    Raises:
-        click.BadParameter: Names the argument, the one that may have been meant, and all.
-    """
-    known = sorted(accepted - {"policy_lm"})  # which has an option of its own
-    for key in options:
-        if key not in accepted:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            takes = f"It takes: {', '.join(known)}." if known else "It takes none."
-            raise wrong(option, f"{optimizer} takes no argument {key!r}.{hint} {takes}")
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text.lower() if text.lower() in {"true", "false"} else text)
-    except json.JSONDecodeError:
-        return text
-
-
-def _optimizer(config: RunConfig, policy_lm: dspy.BaseLM | None) -> OnlineOptimizer:
-    classes = names.optimizer_classes()
-    name, arguments = config.optimizer, dict(config.options)
-    if name not in classes:
-        raise wrong("--optimizer", unknown_name("optimizer", name, classes))
-    accepted = set(inspect.signature(classes[name]).parameters)
-    check_options(name, arguments, accepted)
-    if config.policy_lm and "policy_lm" not in accepted:
-        raise wrong("--policy-lm", f"{name} has no LM of its own: leave it out.")
-    if policy_lm is not None:
-        arguments["policy_lm"] = policy_lm
-    with wrong_if("--set", ValueError, TypeError):
-        if arguments.get("writer") is not None:
-            arguments["writer"] = _writer(arguments["writer"])
-        return classes[name](**arguments)
-
-
-def _writer(word: Any) -> Any:
-    writers = names.writer_classes()
-    if not isinstance(word, str) or word not in writers:
-        raise wrong("--set", f"writer: {unknown_name('policy writer', str(word), writers)}")
-    return writers[word]()
-
-
 def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
     options: dict[str, Any] = {}
     if config.exclude_db:
         options["exclude_db"] = config.exclude_db
     if config.extra.get("split"):
         options["split"] = config.extra["split"]
+    options |= config.extra.get("load", {})
     examples = benchmark.load(config.data, **options)
     order = stream_order(len(examples), config.seed)
     if not order:

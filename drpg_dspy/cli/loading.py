@@ -30,7 +30,7 @@ def checked(benchmark: Benchmark) -> Benchmark:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for option in options:
             if option not in parameters and not takes_any:
-                raise wrong(flags([option]), f"{benchmark.name} has no such part.")
+                raise wrong(flags([option]), f"{benchmark.name} has no {option!r}.")
         with _data_is_there(data):
             try:
                 return benchmark.load(data, **options)
@@ -47,12 +47,13 @@ def checked(benchmark: Benchmark) -> Benchmark:
 
 
 def flags(options: Iterable[str]) -> list[str]:
-    """Return the names of options on the command line.
+    """Return the options on the command line under which a loader's arguments are given.
 
-    >>> flags(["exclude_db"])
-    ['--exclude-db']
+    >>> flags(["exclude_db", "evidence"])
+    ['--exclude-db', '--load']
     """
-    return [f"--{option.replace('_', '-')}" for option in options]
+    own = {"exclude_db": "--exclude-db", "split": "--split", "limit": "--limit"}
+    return list(dict.fromkeys(own.get(option, "--load") for option in options))
 
 
 @contextmanager

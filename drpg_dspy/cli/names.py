@@ -128,7 +128,7 @@ def import_from_here(spec: str, option: str) -> Any:
 def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
     """Return the methods by name, in alphabetical order.
 
-    One that guards another method takes that as an argument, which only Python can give.
+    A guard around another method is no method of its own: drpg run --holdout.
     """
     from drpg_dspy import optimizers
 
@@ -139,10 +139,7 @@ def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
         if inspect.isclass(cls)
         and issubclass(cls, optimizers.OnlineOptimizer)
         and not inspect.isabstract(cls)
-        and all(
-            parameter.default is not parameter.empty
-            for parameter in inspect.signature(cls).parameters.values()
-        )
+        and "optimizer" not in inspect.signature(cls).parameters
     }
     return dict(sorted(found.items()))
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from drpg_dspy.cli.app import Command
+from drpg_dspy.cli.config import CONFIG, merged
 from drpg_dspy.cli.names import BENCHMARK, OPTIMIZER, RUN
 
 __all__ = ["resume", "run"]
@@ -34,6 +35,13 @@ _WHAT = _options(
         "--limit", type=click.IntRange(1), metavar="N", help="The first N questions of the order."
     ),
     click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out; repeatable."),
+    click.option(
+        "--load",
+        "load",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An argument of the benchmark's loader, e.g. evidence=false; repeatable.",
+    ),
     click.option("--compare", help="The scoring; by default the benchmark's first."),
     click.option(
         "--seed",
@@ -85,6 +93,12 @@ _HOW = _options(
         help="An optimizer's argument, e.g. contrast=wrong, writer=case; repeatable.",
     ),
     click.option(
+        "--holdout",
+        type=click.FloatRange(0, 0.5, min_open=True),
+        metavar="SHARE",
+        help="Leave the policy out of this share of the calls, and rest it where it does harm.",
+    ),
+    click.option(
         "--embedder",
         metavar="SPEC",
         default="default",
@@ -134,6 +148,7 @@ _WATCH = _options(
 
 
 @click.command(cls=Command)
+@CONFIG
 @_WHAT
 @_HOW
 @_LIMITS
@@ -146,7 +161,8 @@ _WATCH = _options(
     help="Stop after N failed steps in a row; 0 = never.",
 )
 @_WATCH
-def run(**options: Any) -> None:
+@click.pass_context
+def run(ctx: click.Context, /, **options: Any) -> None:
     """Run a stream: answer, be judged, learn, question after question of BENCHMARK.
 
     Each question is answered before its verdict is known (test, then learn), in a fixed random
@@ -158,6 +174,7 @@ def run(**options: Any) -> None:
       drpg run house_rules --lm local/qwen2.5-coder-1.5b --limit 30 --name first
       drpg run spider --data ../data --lm openai/gpt-4.1-mini --exclude-db wta_1 \\
           --optimizer drpg --set writer=case --set feedback_text=true
+      drpg run --config configs/table1/bird-drpg.toml --lm openai/gpt-4.1-mini
       drpg run spider --data ../data --lm openai/gpt-4.1-mini --optimizer zero_shot
 
     Next: drpg show NAME, drpg policy log NAME, mlflow ui.
@@ -165,6 +182,8 @@ def run(**options: Any) -> None:
     from drpg_dspy.cli import runs
 
     as_json = options.pop("as_json")
+    for name in ("settings", "load"):  # single settings of a file are replaced, not all
+        options[name] = merged(options[name], tuple((ctx.default_map or {}).get(name, ())))
     runs.start_and_report(options, as_json=as_json)
 
 

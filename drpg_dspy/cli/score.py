@@ -24,6 +24,13 @@ __all__ = ["score"]
 )
 @click.option("--compare", help="The scoring, e.g. repaired, faithful or test_suite.")
 @click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out a database; repeatable.")
+@click.option(
+    "--load",
+    "load",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An argument of the benchmark's loader; repeatable.",
+)
 @click.option("--split", help="The part of the data that was predicted, e.g. dev or test.")
 @click.option(
     "--rows",
@@ -39,6 +46,7 @@ def score(
     compare: str | None,
     exclude_db: tuple[str, ...],
     split: str | None,
+    load: tuple[str, ...],
     rows: Path | None,
     workers: int | None,
     as_json: bool,
@@ -58,6 +66,7 @@ def score(
     """
     from drpg_dspy.cli import names
     from drpg_dspy.cli.loading import checked
+    from drpg_dspy.cli.methods import read_pairs
     from drpg_dspy.scoring import score_predictions
 
     found = checked(names.benchmark(benchmark))
@@ -68,6 +77,7 @@ def score(
         compare=names.compare_of(found, compare),
         exclude_db=exclude_db,
         split=split,
+        load=read_pairs("--load", load),
         rows_path=rows,
         **({} if workers is None else {"workers": workers}),
     )
@@ -79,11 +89,14 @@ def score(
                 "n": report.n,
                 "correct": report.correct,
                 "not_judged": report.not_judged,
+                **({"subscores": dict(report.subscores)} if report.subscores else {}),
             },
             line=True,
         )
         return
     click.echo(f"{found.title}: {found.metric} {share(report.score)}")
     click.echo(f"{report.correct} right of {report.n}, {report.not_judged} not judged")
+    for name, value in report.subscores.items():
+        click.echo(f"{name}: {share(value)} on average")
     if rows is not None:
         click.echo(f"Verdicts: {rows}")

@@ -14,7 +14,7 @@ import click
 
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import wrong_if
-from drpg_dspy.cli.learners import read_settings
+from drpg_dspy.cli.methods import read_pairs, read_settings
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.streaming import Budget, RunConfig
 
@@ -23,6 +23,8 @@ __all__ = ["DEFAULTS", "budget_from", "config_from", "default_name", "has_mlflow
 DEFAULTS: Mapping[str, Any] = {
     "optimizer": "drpg",
     "settings": (),
+    "load": (),
+    "holdout": None,
     "policy_lm": None,
     "k": None,
     "embedder": "default",
@@ -49,6 +51,8 @@ def config_from(options: Mapping[str, Any]) -> RunConfig:
     """Return a run's settings from the options of ``drpg run``."""
     benchmark = names.benchmark(options["benchmark"])
     data = options["data"]
+    load = read_pairs("--load", options["load"])
+    optional = {"load": load or None, "holdout": options["holdout"]}
     return RunConfig(
         benchmark=options["benchmark"],
         optimizer=options["optimizer"],
@@ -71,6 +75,7 @@ def config_from(options: Mapping[str, Any]) -> RunConfig:
             "mlflow": _reports_to_mlflow(options["mlflow"]),
             "experiment": options["experiment"] or f"drpg-{benchmark.name}",
             "tracking_uri": options["tracking_uri"],
+            **{name: value for name, value in optional.items() if value is not None},
         },
         versions={
             "drpg-dspy": metadata.version("drpg-dspy"),

@@ -1,0 +1,259 @@
+"""The cells of a sweep: which there are, what is left to do, and doing it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drpg_dspy.analysis import summarise
+from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, wrong
+from drpg_dspy.cli.config import read_config
+from drpg_dspy.cli.layout import emit_json
+from drpg_dspy.cli.run import run as run_command
+from drpg_dspy.exceptions import missing_extra
+from drpg_dspy.memory import SQLiteMemory
+from drpg_dspy.streaming import RunFolder, list_runs
+
+__all__ = ["Cell", "Outcome", "cells", "commands", "sweep_and_report"]
+
+_LOGS = Path(".drpg", "sweep")
+_SHARED = ("policy_lm", "data", "limit", "embedder")
+"""Options that a sweep hands on to each of its runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One file of settings under one model: a run.
+
+    Attributes:
+        config: The file.
+        lm: Who answers.
+        name: The run's name.
+    """
+
+    config: Path
+    lm: str
+    name: str
+
+    @property
+    def log(self) -> Path:
+        """Where the run's own words go."""
+        return _LOGS / f"{self.name}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a cell: ``"done already"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
+
+    cell: Cell
+    state: str
+    exit_code: int = 0
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return names and figures, ready for JSON; figures are missing where no step was made."""
+        plain: dict[str, Any] = {
+            "run": self.cell.name,
+            "config": str(self.cell.config),
+            "lm": self.cell.lm,
+            "state": self.state,
+            "log": str(self.cell.log),
+        }
+        path = _folders().get(self.cell.name)
+        if path is not None and path.memory_path.exists():
+            with closing(SQLiteMemory(path.memory_path, read_only=True)) as memory:
+                summary = summarise(memory)
+            plain |= {"n": summary.n, "score": summary.score, "not_judged": summary.not_judged}
+        return plain
+
+
+def sweep_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
+    """Do what ``drpg sweep`` does with its options by name."""
+    todo = cells(options["configs"], options["lms"])
+    steps = [(cell, command) for cell in todo for command in [commands(cell, options)]]
+    if options["dry_run"]:
+        for cell, command in steps:
+            click.echo(f"{cell.name}: {'done already' if command is None else ' '.join(command)}")
+        return
+    outcomes = [Outcome(cell, "done already") for cell, command in steps if command is None]
+    for cell in (outcome.cell for outcome in outcomes):
+        click.echo(f"{cell.name}: done already", err=True)
+    left = [(cell, command) for cell, command in steps if command is not None]
+    outcomes += _carried_out(left, options["jobs"], options["ray"])
+    _report(sorted(outcomes, key=lambda outcome: todo.index(outcome.cell)), as_json)
+
+
+def cells(paths: Iterable[Path], lms: Sequence[str]) -> list[Cell]:
+    """Return every file of settings with every model.
+
+    A run is called after its file and its model; the file's folder is put before where two
+    files of the sweep share a name.
+
+    Raises:
+        click.BadParameter: A folder holds no file, a file is no settings, or a name comes twice.
+    """
+    files = list(dict.fromkeys(file for path in paths for file in _files(path)))
+    for file in files:
+        read_config(file, run_command)  # a mistake shows before anything is started
+    stems = [file.stem for file in files]
+    found = []
+    for lm in dict.fromkeys(lms):
+        for file in files:
+            stem = f"{file.parent.name}-{file.stem}" if stems.count(file.stem) > 1 else file.stem
+            found.append(Cell(file, lm, _slug(f"{stem}-{lm.rsplit('/', 1)[-1]}")))
+    names = [cell.name for cell in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise wrong("FILES", f"two cells of this sweep would be called {', '.join(twice)}.")
+    return found
+
+
+def commands(cell: Cell, options: Mapping[str, Any]) -> list[str] | None:
+    """Return the arguments of ``drpg`` that do what is left of a cell; ``None`` = nothing is.
+
+    Raises:
+        click.BadParameter: A run of that name was started with other settings.
+    """
+    folder = _folders().get(cell.name)
+    if folder is None:
+        given = [
+            part
+            for option in _SHARED
+            if options.get(option) is not None
+            for part in (f"--{option.replace('_', '-')}", str(options[option]))
+        ]
+        if options.get("mlflow") is not None:
+            given.append("--mlflow" if options["mlflow"] else "--no-mlflow")
+        return ["run", "--config", str(cell.config), "--lm", cell.lm, "--name", cell.name, *given]
+    _check_same(cell, folder, options)
+    if folder.status.startswith("finished"):
+        return None
+    return ["resume", cell.name]
+
+
+def _check_same(cell: Cell, folder: RunFolder, options: Mapping[str, Any]) -> None:
+    filed = read_config(cell.config, run_command)
+    stored = folder.config
+    wanted = {
+        "benchmark": filed.get("benchmark"),
+        "optimizer": filed.get("optimizer", "drpg"),
+        "lm": cell.lm,
+        "policy_lm": options.get("policy_lm") or filed.get("policy_lm"),
+        "limit": options.get("limit") or filed.get("limit"),
+    }
+    differing = {
+        name: (getattr(stored, name), value)
+        for name, value in wanted.items()
+        if getattr(stored, name) != value
+    }
+    if differing:
+        shown = "; ".join(f"{k}: {was!r}, now {now!r}" for k, (was, now) in differing.items())
+        raise wrong(
+            "FILES",
+            f"the run {cell.name!r} was started with other settings ({shown}). Remove it from "
+            f"{folder.path}, or sweep in another folder.",
+        )
+
+
+def _carried_out(
+    left: Sequence[tuple[Cell, list[str]]], jobs: int, ray: str | None
+) -> Iterator[Outcome]:
+    do = _on_ray(ray) if ray else _here
+    if ray:
+        jobs = max(1, len(left))  # the cluster decides how many run at once
+    done = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(do, cell, command): cell for cell, command in left}
+        try:
+            for future in as_completed(waiting):
+                cell, code = waiting[future], future.result()
+                if code == EXIT_INTERRUPTED:
+                    raise KeyboardInterrupt
+                done += 1
+                outcome = Outcome(cell, _state(cell, code), code)
+                click.echo(f"{done}/{len(left)} {cell.name}: {outcome.state}", err=True)
+                yield outcome
+        except KeyboardInterrupt:
+            for future in waiting:
+                future.cancel()  # those under way were interrupted with this process
+            raise KeyboardInterrupt(
+                "Interrupted; the same command goes on where the sweep was."
+            ) from None
+
+
+def _here(cell: Cell, command: Sequence[str]) -> int:
+    """Do one cell in a process of its own; return its exit code."""
+    cell.log.parent.mkdir(parents=True, exist_ok=True)
+    with cell.log.open("ab") as log:
+        return subprocess.run(
+            [sys.executable, "-m", "drpg_dspy", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+        ).returncode
+
+
+def _on_ray(address: str) -> Callable[[Cell, Sequence[str]], int]:
+    """Return what does one cell as a task of a Ray cluster, in this folder, on any node."""
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_extra("--ray", "ray", "ray") from error
+    if not ray.is_initialized():
+        ray.init(address=None if address == "local" else address, log_to_driver=False)
+    folder, path = os.getcwd(), [entry for entry in sys.path if entry]
+
+    def task(cell: Cell, command: Sequence[str]) -> int:
+        os.chdir(folder)
+        sys.path[:0] = [entry for entry in path if entry not in sys.path]
+        return _here(cell, command)
+
+    remote = ray.remote(max_retries=0)(task)
+    return lambda cell, command: int(ray.get(remote.remote(cell, list(command))))
+
+
+def _state(cell: Cell, code: int) -> str:
+    folder = _folders().get(cell.name)
+    if code != 0:
+        return f"failed, see {cell.log}"
+    return folder.status if folder is not None else "unknown"
+
+
+def _report(outcomes: Sequence[Outcome], as_json: bool) -> None:
+    plain = [outcome.as_plain() for outcome in outcomes]
+    if as_json:
+        emit_json(plain)
+    else:
+        width = max(len(row["run"]) for row in plain)
+        for row in plain:
+            score = f"{100 * row['score']:5.1f} % of {row['n']}" if row.get("n") else "–"
+            click.echo(f"{row['run']:{width}s}  {score:16s}  {row['state']}")
+        click.echo(f"\nNext\n  drpg report {' '.join(row['run'] for row in plain)} --out report")
+    if failed := [row["run"] for row in plain if row["state"].startswith("failed")]:
+        raise Stopped(f"{len(failed)} of {len(plain)} failed: {', '.join(failed)}.")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    found = sorted(path.rglob("*.toml"))
+    if not found:
+        raise wrong("FILES", f"{path} holds no .toml file.")
+    return found
+
+
+def _folders() -> dict[str, RunFolder]:
+    return {folder.name: folder for folder in list_runs()}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:100]

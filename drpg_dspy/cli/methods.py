@@ -1,0 +1,139 @@
+"""From the settings of a run to its method."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from drpg_dspy.cli import names
+from drpg_dspy.cli.app import unknown_name, wrong, wrong_if
+from drpg_dspy.optimizers import Holdout, OnlineOptimizer
+from drpg_dspy.streaming import RunConfig
+from drpg_dspy.types import Benchmark
+
+__all__ = ["check_options", "make_optimizer", "read_pairs", "read_settings"]
+
+
+def read_settings(
+    optimizer: str, settings: Sequence[str], k: int | None, benchmark: Benchmark
+) -> dict[str, Any]:
+    """Read ``--set KEY=VALUE`` and ``--k`` into an optimizer's arguments, as plain JSON.
+
+    Values are JSON where they can be read as such (``true``, ``3``, ``null``), else text.
+
+    Raises:
+        click.BadParameter: No ``=``, a key that the method does not take, or a key given twice.
+    """
+    accepted = set(inspect.signature(names.optimizer_classes()[optimizer]).parameters)
+    options = read_pairs("--set", settings)
+    if "policy_lm" in options:
+        raise wrong("--set", "Give policy_lm as --policy-lm SPEC.")
+    if k is not None:
+        if "k" in options:
+            raise wrong("--k", "Give either --k or --set k=…, and not both.")
+        check_options(optimizer, {"k": k}, accepted, "--k")
+        options["k"] = k
+    elif "k" in accepted:
+        options.setdefault("k", benchmark.k)
+    check_options(optimizer, options, accepted)
+    return options
+
+
+def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Read ``KEY=VALUE`` settings; values are JSON where they can be read as such.
+
+    Raises:
+        click.BadParameter: No ``=``, or a key given twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise wrong(option, f"Expected KEY=VALUE, got {pair!r}.")
+        if key in values:
+            raise wrong(option, f"{key!r} was given twice.")
+        values[key] = _value(value)
+    return values
+
+
+def check_options(
+    optimizer: str, options: Mapping[str, Any], accepted: set[str], option: str = "--set"
+) -> None:
+    """Refuse arguments that a method does not take.
+
+    Raises:
+        click.BadParameter: Names the argument, the one that may have been meant, and all.
+    """
+    known = sorted(accepted - {"policy_lm"})  # which has an option of its own
+    for key in options:
+        if key not in accepted:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            takes = f"It takes: {', '.join(known)}." if known else "It takes none."
+            raise wrong(option, f"{optimizer} takes no argument {key!r}.{hint} {takes}")
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text.lower() if text.lower() in {"true", "false"} else text)
+    except json.JSONDecodeError:
+        return text
+
+
+def make_optimizer(
+    config: RunConfig,
+    policy_lm: dspy.BaseLM | None = None,
+    agents: Callable[[str], dspy.BaseLM | None] = lambda spec: None,
+) -> OnlineOptimizer:
+    """Return the method that a run's settings describe.
+
+    Args:
+        config: The settings.
+        policy_lm: Who writes policies; ``None`` = who answers.
+        agents: Gives the LM of a spec, for a method with several that answer in turn.
+
+    Raises:
+        click.BadParameter: Names the option whose value cannot be used.
+    """
+    classes = names.optimizer_classes()
+    name, arguments = config.optimizer, dict(config.options)
+    if name not in classes:
+        raise wrong("--optimizer", unknown_name("optimizer", name, classes))
+    accepted = set(inspect.signature(classes[name]).parameters)
+    check_options(name, arguments, accepted)
+    if config.policy_lm and "policy_lm" not in accepted:
+        raise wrong("--policy-lm", f"{name} has no LM of its own: leave it out.")
+    if policy_lm is not None:
+        arguments["policy_lm"] = policy_lm
+    with wrong_if("--set", ValueError, TypeError):
+        if arguments.get("writer") is not None:
+            arguments["writer"] = _writer(arguments["writer"])
+        if "lms" in arguments:
+            arguments["lms"] = [agents(spec) for spec in _specs(arguments["lms"])]
+        elif "lms" in accepted:
+            raise wrong("--set", f"{name} needs its models: --set lms=SPEC,SPEC")
+        optimizer = classes[name](**arguments)
+    share = config.extra.get("holdout")
+    if share is None:
+        return optimizer
+    with wrong_if("--holdout", ValueError):
+        return Holdout(optimizer, share=share)
+
+
+def _specs(given: Any) -> list[str]:
+    specs = given.split(",") if isinstance(given, str) else given
+    if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+        raise ValueError(f"lms must be models, as in lms=openai/gpt-4.1,local/NAME; got {given!r}.")
+    return [spec.strip() for spec in specs if spec.strip()]
+
+
+def _writer(word: Any) -> Any:
+    writers = names.writer_classes()
+    if not isinstance(word, str) or word not in writers:
+        raise wrong("--set", f"writer: {unknown_name('policy writer', str(word), writers)}")
+    return writers[word]()
