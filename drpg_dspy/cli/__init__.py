@@ -9,6 +9,9 @@ go to stdout; progress, notes and errors go to stderr.
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import click
 
 from drpg_dspy.cli.app import Group, help_if_alone
@@ -54,6 +57,12 @@ for _command in (
     cli.add_command(_command)
 
 
+def _plainly(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, (UserWarning, RuntimeWarning)):  # meant for users; others are not
+        click.echo(f"Note: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line with the arguments of this process."""
+    warnings.showwarning = _plainly
     cli(prog_name="drpg")

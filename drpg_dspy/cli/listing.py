@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from drpg_dspy.cli.app import Command
 from drpg_dspy.cli.layout import emit_json, heading
+from drpg_dspy.exceptions import BenchmarkDataMissing
+
+if TYPE_CHECKING:
+    from drpg_dspy.types import Benchmark
 
 __all__ = ["list_command"]
 
@@ -20,6 +25,8 @@ _KINDS = ("benchmarks", "optimizers", "runs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or one for each kind.")
 def list_command(kind: str | None, as_json: bool) -> None:
     """List benchmarks, optimizers and the runs of this folder; all three by default.
+
+    Of a benchmark it says whether its data is where it is looked for, of a run how it stands.
 
     \b
     Example:
@@ -45,6 +52,7 @@ def _benchmark_lines(row: dict[str, Any]) -> Iterator[str]:
     yield f"  {row['name']}: {row['title']}"
     yield f"      {row['metric']}{scorings}, k = {row['k']}"
     yield f"      paper: {row['paper']}; licence: {row['licence']}"
+    yield f"      data: {row['status']}"
 
 
 def _optimizer_lines(row: dict[str, Any]) -> Iterator[str]:
@@ -71,7 +79,22 @@ def _benchmarks() -> Iterator[dict[str, Any]]:
             "k": found.k,
             "paper": found.paper,
             "licence": found.licence,
+            "status": _status(found),
         }
+
+
+def _status(found: Benchmark) -> str:
+    """Say whether a benchmark's data is here, by reading it."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            n = len(found.load(None))
+        except BenchmarkDataMissing as error:
+            return f"missing. {error}"
+        except ValueError as error:
+            return f"damaged: {error}"
+    notes = [str(note.message) for note in said if issubclass(note.category, UserWarning)]
+    return "; ".join([f"{n:,} questions are here", *notes])
 
 
 def _optimizers() -> Iterator[dict[str, Any]]:

@@ -23,6 +23,18 @@ def test_every_program_is_listed_with_metric_paper_and_licence(as_json: Callable
     assert {"house_rules", "spider"} <= set(listed)
     assert listed["spider"]["k"] == 16
     assert all(entry["metric"] and entry["licence"] for entry in listed.values())
+    assert listed["house_rules"]["status"] == "230 questions are here"
+
+
+def test_missing_data_is_said_with_what_gets_it(
+    as_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DRPG_DATA", str(tmp_path))
+
+    listed = {entry["name"]: entry["status"] for entry in as_json("list", "benchmarks")}
+
+    assert listed["spider"].startswith("missing. ")
+    assert "spider_data.zip" in listed["spider"]
 
 
 def test_every_exported_method_is_listed_by_its_name(drpg: Drpg) -> None:
