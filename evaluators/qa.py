@@ -392,9 +392,9 @@ def _facts(value: Any) -> set[tuple[Any, ...]]:
         except (ValueError, RecursionError):
             return {(value,)} if value.strip() else set()
     if isinstance(value, Mapping):
-        columns: list[Any] = [value.get("title"), value.get("sent_id")]
-        if all(isinstance(column, (list, tuple)) for column in columns):
-            value = list(itertools.zip_longest(*columns))
+        titles, sentences = value.get("title"), value.get("sent_id")
+        if isinstance(titles, (list, tuple)) and isinstance(sentences, (list, tuple)):
+            value = list(itertools.zip_longest(titles, sentences))
     if not isinstance(value, (list, tuple, set, frozenset)):
         return {(repr(value),)}
     return {_fact(item) for item in value}
