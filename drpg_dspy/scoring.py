@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -78,8 +79,10 @@ def score_predictions(
         split: One of the benchmark's splits; ``None`` = its default.
         load: Further arguments of the benchmark's loader.
         rows_path: Where to write one verdict a line as JSON: ``id``, ``score`` (null = not
-            judged), ``feedback``, ``informative``, ``compare``, ``compare_version``, and
-            ``subscores`` where the judge has any.
+            judged), ``feedback``, ``informative``, ``compare``, ``compare_version``,
+            ``subscores`` where the judge has any, and before these whatever its verdict has as
+            ``row``. They follow the order of the examples, or that of the file where the
+            benchmark reads pairs.
         workers: How many are judged at once; a judge may have a bound of its own.
 
     Raises:
@@ -90,15 +93,17 @@ def score_predictions(
     if benchmark.read_predictions is None:
         raise ValueError(f"{benchmark.name} is not scored from a file of predictions.")
     examples = _load(benchmark, data, tuple(exclude_db), split, load or {})
-    predictions = benchmark.read_predictions(predictions_path, examples)
+    read = benchmark.read_predictions(predictions_path, examples)
+    examples, predictions = _paired(examples, read, predictions_path)
     with ExitStack() as stack:
         metric, scoring = _metric(benchmark, data, compare)
         if callable(close := getattr(metric, "close", None)):
             stack.callback(close)
-        verdicts = _verdicts(metric, examples, predictions, workers)
+        verdicts, extras = _verdicts(metric, examples, predictions, workers)
     version = str(getattr(metric, "compare_version", ""))
     if rows_path is not None:
-        _write_rows(Path(rows_path), examples, verdicts, scoring, version)
+        rows = zip(examples, verdicts, extras, strict=True)
+        _write_rows(Path(rows_path), rows, {"compare": scoring, "compare_version": version})
     judged = [verdict.score for verdict in verdicts if verdict.judged]
     return ScoreReport(
         benchmark=benchmark.name,
@@ -152,13 +157,39 @@ def _metric(
     return benchmark.evaluator(data, compare=scoring), scoring
 
 
+def _paired(
+    examples: list[Any], read: Sequence[Any], path: str | os.PathLike[str]
+) -> tuple[list[Any], list[Any]]:
+    """Return examples and predictions side by side, whichever way the benchmark read them."""
+    if any(isinstance(item, tuple) for item in read):
+        answered, predictions = zip(*read, strict=True)
+        return list(answered), list(predictions)
+    if len(read) != len(examples):
+        raise ValueError(f"{path} gave {len(read)} predictions for {len(examples)} examples.")
+    return examples, list(read)
+
+
 def _verdicts(
     metric: Callable[..., Any], examples: Sequence[Any], predictions: Sequence[Any], workers: int
-) -> list[Feedback]:
+) -> tuple[list[Feedback], list[Mapping[str, Any]]]:
+    """Return each verdict, and what the judge adds to its line in the file of rows."""
     with ThreadPoolExecutor(workers) as pool:
-        return list(
-            pool.map(lambda pair: judge(metric, *pair), zip(examples, predictions, strict=True))
-        )
+        found = list(pool.map(functools.partial(_verdict, metric), examples, predictions))
+    return [verdict for verdict, _ in found], [extra for _, extra in found]
+
+
+def _verdict(
+    metric: Callable[..., Any], example: Any, prediction: Any
+) -> tuple[Feedback, Mapping[str, Any]]:
+    extra: dict[str, Any] = {}
+
+    @functools.wraps(metric)  # how many arguments it takes is read from its signature
+    def noting(*arguments: Any) -> Any:
+        verdict = metric(*arguments)
+        extra.update(getattr(verdict, "row", None) or {})
+        return verdict
+
+    return judge(noting, example, prediction), extra
 
 
 def _means(verdicts: Sequence[Feedback]) -> dict[str, float]:
@@ -170,20 +201,21 @@ def _means(verdicts: Sequence[Feedback]) -> dict[str, float]:
 
 
 def _write_rows(
-    path: Path, examples: Sequence[Any], verdicts: Sequence[Feedback], compare: str, version: str
+    path: Path,
+    rows: Iterable[tuple[Any, Feedback, Mapping[str, Any]]],
+    scoring: Mapping[str, str],
 ) -> None:
     try:
         with path.open("w", encoding="ascii") as file:
-            for example, verdict in zip(examples, verdicts, strict=True):
+            for example, verdict, extra in rows:
                 row = {
                     "id": example.id,
                     "score": verdict.score if verdict.judged else None,
                     "feedback": verdict.text,
                     "informative": verdict.informative,
                     **({"subscores": dict(verdict.subscores)} if verdict.subscores else {}),
-                    "compare": compare,
-                    "compare_version": version,
+                    **scoring,
                 }
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps({**extra, **row}) + "\n")
     except OSError as error:
         raise ValueError(f"The verdicts cannot be written to {path}: {error.strerror}.") from error

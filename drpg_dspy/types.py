@@ -420,11 +420,14 @@ class Benchmark:
         program: ``program() -> dspy.Module``: an ordinary DSPy program.
         evaluator: ``evaluator(data, compare=…)``: a metric of five arguments that returns a
             ``dspy.Prediction`` with ``score``, ``feedback`` and, where it matters,
-            ``informative``.
+            ``informative``. It may have a mapping ``row``: further fields, ready for JSON, of
+            its line in the rows of ``drpg score``.
         key: The text embedded for a call's inputs.
         compares: Names of the scorings that ``evaluator`` knows, the default first.
-        read_predictions: ``read_predictions(path, examples) -> list[dspy.Prediction]`` for
-            ``drpg score``; ``None`` = not scored from files.
+        read_predictions: ``read_predictions(path, examples)`` for ``drpg score``: a list of one
+            ``dspy.Prediction`` for each example, in their order; or a list of pairs of an example
+            and its prediction, for those that the file answers, in its order. ``None`` = not
+            scored from files.
     """
 
     name: str

