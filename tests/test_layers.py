@@ -22,7 +22,11 @@ LAYERS = [
 ]
 RANK = {name: rank for rank, layer in enumerate(reversed(LAYERS)) for name in layer}
 # drpg_dspy.testing offers contracts for every layer and is imported by none of them.
-OUTSIDE = {"programs": {"types", "exceptions"}, "evaluators": {"types", "exceptions"}}
+# Programs are ordinary DSPy programs; some search a corpus, with the library's retrievers.
+OUTSIDE = {
+    "programs": {"types", "exceptions", "retrieval"},
+    "evaluators": {"types", "exceptions"},
+}
 
 SOURCES = sorted((ROOT / "drpg_dspy").rglob("*.py"))
 
@@ -56,7 +60,7 @@ def test_library_imports_point_downward(path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", sorted(OUTSIDE))
-def test_programs_and_evaluators_know_types_only(folder: str) -> None:
+def test_programs_and_evaluators_know_little_of_the_library(folder: str) -> None:
     for path in (ROOT / folder).rglob("*.py"):
         for module in imports(path):
             top, _, rest = module.partition(".")
