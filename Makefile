@@ -4,8 +4,11 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 PY := $(VENV)/bin/python
 READY := $(VENV)/.drpg-ready
+# DS-1000's references want the library versions of 2024, which Python 3.10 and 3.11 can have.
+DS1000_VENV ?= .venv-ds1000
+DS1000_PYTHON ?= python3.11
 
-.PHONY: demo test check format benchmark clean
+.PHONY: demo test check format benchmark ds1000 clean
 
 demo: $(READY)  ## the embedded stream with the real small model: about ten minutes on two cores
 	$(PY) -m drpg_dspy demo
@@ -26,6 +29,12 @@ benchmark: $(READY)  ## speed against peers, as ratios in one run
 	$(PY) benchmarks/step_overhead.py
 	$(PY) benchmarks/memory_size.py
 	$(PY) benchmarks/tracking_cost.py
+	$(PY) benchmarks/judges.py
+
+ds1000:  ## the interpreter that judges DS-1000: set DRPG_DS1000_PYTHON to what this prints
+	test -x $(DS1000_VENV)/bin/python || $(DS1000_PYTHON) -m venv $(DS1000_VENV)
+	$(DS1000_VENV)/bin/python -m pip install -q -r evaluators/code/requirements-ds1000.txt
+	@echo $(abspath $(DS1000_VENV))/bin/python
 
 $(READY): pyproject.toml
 	test -x $(PY) || python3 -m venv $(VENV)
@@ -34,4 +43,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) $(DS1000_VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

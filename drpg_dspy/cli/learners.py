@@ -18,7 +18,7 @@ from drpg_dspy import weights
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.lm import PullProgress
-from drpg_dspy.cli.loading import checked, flags
+from drpg_dspy.cli.loading import checked, flags, loader_flags
 from drpg_dspy.cli.methods import make_optimizer
 from drpg_dspy.exceptions import ModelNotFound
 from drpg_dspy.local_lm import resolve_lm
@@ -186,7 +186,9 @@ def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
     examples = benchmark.load(config.data, **options)
     order = stream_order(len(examples), config.seed)
     if not order:
-        raise wrong(flags(options) or "BENCHMARK", f"No question of {benchmark.name} is left.")
+        raise wrong(
+            loader_flags(options) or "BENCHMARK", f"No question of {benchmark.name} is left."
+        )
     return tuple(examples[i] for i in order[: config.limit])
 
 

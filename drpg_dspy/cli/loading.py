@@ -14,7 +14,7 @@ from drpg_dspy.exceptions import BenchmarkDataMissing
 if TYPE_CHECKING:
     from drpg_dspy.types import Benchmark
 
-__all__ = ["checked", "flags"]
+__all__ = ["checked", "flags", "loader_flags"]
 
 
 def checked(benchmark: Benchmark) -> Benchmark:
@@ -30,14 +30,15 @@ def checked(benchmark: Benchmark) -> Benchmark:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for option in options:
             if option not in parameters and not takes_any:
-                raise wrong(flags([option]), f"{benchmark.name} has no {option!r}.")
+                why = f"{benchmark.name} has no such part: {option!r}."
+                raise wrong(loader_flags([option]), why)
         with _data_is_there(data):
             try:
                 return benchmark.load(data, **options)
             except ValueError as error:
                 if not options or not explained(error):
                     raise  # not about what was given
-                raise wrong(flags(options), error) from error
+                raise wrong(loader_flags(options), error) from error
 
     def evaluator(data: Any = None, **options: Any) -> Any:
         with _data_is_there(data):
@@ -47,13 +48,23 @@ def checked(benchmark: Benchmark) -> Benchmark:
 
 
 def flags(options: Iterable[str]) -> list[str]:
+    """Return the names of options on the command line.
+
+    >>> flags(["exclude_db"])
+    ['--exclude-db']
+    """
+    return [f"--{option.replace('_', '-')}" for option in options]
+
+
+def loader_flags(options: Iterable[str]) -> list[str]:
     """Return the options on the command line under which a loader's arguments are given.
 
-    >>> flags(["exclude_db", "evidence"])
+    >>> loader_flags(["exclude_db", "evidence"])
     ['--exclude-db', '--load']
     """
-    own = {"exclude_db": "--exclude-db", "split": "--split", "limit": "--limit"}
-    return list(dict.fromkeys(own.get(option, "--load") for option in options))
+    own = {"exclude_db", "split", "limit"}
+    named = (flags([option])[0] if option in own else "--load" for option in options)
+    return list(dict.fromkeys(named))
 
 
 @contextmanager
