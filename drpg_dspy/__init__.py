@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from drpg_dspy.online import OnlinePolicyOptimizer
     from drpg_dspy.optimizers import (
         DRPG,
+        NLPG,
+        Ablation,
         CaseWriter,
+        Gate,
         GrowPrompt,
         Holdout,
         MAMStreamICL,
@@ -38,10 +41,12 @@ __version__ = "0.1.0"
 
 # Names are looked up on first use: `drpg --help` need not wait for DSPy to be imported.
 _HOMES = {
+    "Ablation": "optimizers",
     "CaseWriter": "optimizers",
     "DRPG": "optimizers",
     "Experience": "types",
     "Feedback": "types",
+    "Gate": "optimizers",
     "GrowPrompt": "optimizers",
     "Guidance": "types",
     "Holdout": "optimizers",
@@ -49,6 +54,7 @@ _HOMES = {
     "MAMStreamICL": "optimizers",
     "MLflowTracker": "tracking",
     "MemPrompt": "optimizers",
+    "NLPG": "optimizers",
     "OnlineOptimizer": "optimizers",
     "OnlinePolicyOptimizer": "online",
     "Policy": "types",
@@ -66,9 +72,12 @@ _HOMES = {
 
 __all__ = [
     "DRPG",
+    "NLPG",
+    "Ablation",
     "CaseWriter",
     "Experience",
     "Feedback",
+    "Gate",
     "GrowPrompt",
     "Guidance",
     "Holdout",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from drpg_dspy import optimizers
 from drpg_dspy.optimizers import (
     DRPG,
+    NLPG,
+    Ablation,
     CaseWriter,
+    Gate,
     GrowPrompt,
     Holdout,
     MAMStreamICL,
@@ -21,6 +26,11 @@ from drpg_dspy.optimizers import (
     ZeroShot,
 )
 from drpg_dspy.testing.contracts import OptimizerContract
+
+
+def _list_of(inputs: Mapping[str, Any]) -> str:
+    return str(inputs["question"])[-2]
+
 
 VARIANTS = {
     "zero_shot": lambda: ZeroShot(),
@@ -41,6 +51,15 @@ VARIANTS = {
     "drpg quote writer": lambda: DRPG(k=4, writer=QuoteWriter(), feedback_text=True),
     "drpg guarded": lambda: Holdout(DRPG(k=4), share=0.4),
     "drpg policy only": lambda: DRPG(k=4, shots=0),
+    "nlpg": lambda: NLPG(window=2, gate=Gate(calls=10, min_cases=1)),
+    "nlpg defaults": lambda: NLPG(),
+    "nlpg adopts": lambda: NLPG(window=2, gate=None),
+    "nlpg watched": lambda: NLPG(window=1, gate=Gate(0.5, calls=10, watch=0.5, min_cases=1)),
+    "nlpg categories": lambda: NLPG(window=2, gate=None, category=_list_of),
+    "nlpg one policy": lambda: NLPG(window=2, gate=None, ablation=Ablation(routing=False)),
+    "nlpg random route": lambda: NLPG(window=2, gate=None, ablation={"random_route": True}),
+    "nlpg unmerged": lambda: NLPG(window=2, gate={"calls": 10}, ablation={"aggregate": False}),
+    "nlpg guarded": lambda: Holdout(NLPG(window=1, gate=None), share=0.4),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import json_repair
 
-__all__ = ["ParsedRules", "parse_rules", "similar"]
+__all__ = ["ParsedRules", "content_words", "literals", "parse_rules", "similar"]
 
 MAX_RULES = 5
 MAX_RULE_CHARS = 300
@@ -101,10 +101,10 @@ def similar(a: str, b: str, threshold: float = 0.75) -> bool:
     """
     if a.casefold() == b.casefold():
         return True
-    words_a, words_b = _content(a), _content(b)
+    words_a, words_b = content_words(a), content_words(b)
     if not words_a or not words_b:
         return False
-    if _literals(a) != _literals(b):
+    if literals(a) != literals(b):
         return False
     overlap = len(words_a & words_b)
     return overlap / min(len(words_a), len(words_b)) >= threshold and (
@@ -112,12 +112,16 @@ def similar(a: str, b: str, threshold: float = 0.75) -> bool:
     )
 
 
-def _content(text: str) -> frozenset[str]:
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a rule that carry its meaning, in lower case."""
     return frozenset(word.casefold() for word in _WORD.findall(text)) - _STOP
 
 
-def _literals(text: str) -> frozenset[str]:
-    """Numbers, names in code style and quoted text: what makes a rule specific."""
+def literals(text: str) -> frozenset[str]:
+    """Return numbers, names in code style and quoted text, and ``¬`` for a rule that forbids.
+
+    They make a rule specific: two rules that differ in them are not the same.
+    """
     found = re.findall(r"\d+(?:\.\d+)?|\w+_\w+|`[^`]+`|'[^']+'|\"[^\"]+\"", text)
     negations = re.findall(r"\b(?:not|never|no|without|except|exclude)\b", text, re.IGNORECASE)
     return frozenset(item.strip("`'\"").casefold() for item in found) | (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drpg_dspy.streaming.attempts import Retry
 from drpg_dspy.streaming.budget import Budget
+from drpg_dspy.streaming.epochs import Epoch, Paired, Tried, run_epoch
 from drpg_dspy.streaming.progress import ConsoleProgress, Progress, ProgressReport
 from drpg_dspy.streaming.runner import run_stream
 from drpg_dspy.streaming.schedule import stream_order
@@ -12,12 +13,16 @@ from drpg_dspy.streaming.store import RunConfig, RunFolder, list_runs
 __all__ = [
     "Budget",
     "ConsoleProgress",
+    "Epoch",
+    "Paired",
     "Progress",
     "ProgressReport",
     "Retry",
     "RunConfig",
     "RunFolder",
+    "Tried",
     "list_runs",
+    "run_epoch",
     "run_stream",
     "stream_order",
 ]

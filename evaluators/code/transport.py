@@ -18,6 +18,7 @@ the library's classes. An object of a class that the program defined itself does
 from __future__ import annotations
 
 import collections
+import copy
 import copyreg
 import enum
 import functools
@@ -29,7 +30,7 @@ import sys
 import types
 from typing import Any, ClassVar
 
-__all__ = ["Receiver", "Sender", "Unsendable", "receive", "send"]
+__all__ = ["Receiver", "Sender", "Unsendable", "receive", "send", "settled"]
 
 
 _reconstructor: Any = vars(copyreg)["_reconstructor"]
@@ -216,11 +217,24 @@ def receive(data: bytes, *, plots: bool = False) -> Any:
         Unsendable: The data asks for more than data needs, or is damaged.
     """
     try:
-        return Receiver(data, plots=plots).load()
+        value = Receiver(data, plots=plots).load()
+        return value if plots else settled(value)
     except Unsendable:
         raise
     except Exception as error:  # crafted bytes may fail anywhere
         raise Unsendable(f"{type(error).__name__}: {error}") from error
+
+
+def settled(value: Any) -> Any:
+    """Return a copy with memory of its own.
+
+    Arrays of objects as they come out of a pickle are changed by ``astype(str)`` of pandas
+    before 2.2, where those that were never pickled are copied.
+    """
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - what cannot be copied is as it is
+        return value
 
 
 class Receiver(_Machine):

@@ -30,6 +30,7 @@ METHODS: dict[str, Callable[[], OnlineOptimizer]] = {
     "grow_prompt": lambda: optimizers.GrowPrompt(last=3),
     "mam_stream_icl": lambda: optimizers.MAMStreamICL([None, None], k=2),
     "mem_prompt": lambda: optimizers.MemPrompt(k=2),
+    "nlpg": lambda: optimizers.NLPG(window=1, gate=None),
     "self_refine": lambda: optimizers.SelfRefine(rounds=1),
     "self_stream_icl": lambda: optimizers.SelfStreamICL(k=2),
     "zero_shot": lambda: optimizers.ZeroShot(),
@@ -54,6 +55,8 @@ def examples(request: pytest.FixtureRequest, data: Path | None) -> tuple[Benchma
 def reply(messages: list[Message]) -> str:
     """Answer in whatever fields are asked for, at times otherwise than before."""
     prompt = "\n".join(message["content"] for message in messages)
+    if "modules_at_fault" in messages[0]["content"]:
+        return json.dumps({"step": 1, "modules_at_fault": [], "reason": "It says too much."})
     if "coach" in messages[0]["content"]:
         return json.dumps({"rules": [RULE]})
     asked = messages[-1]["content"].rsplit("Respond with", 1)[-1]
@@ -99,4 +102,5 @@ def test_a_program_runs_under_a_method(
     ]
     prompts = "\n".join(lm.texts())
     assert not [label for label in labels if label in prompts]
-    assert (RULE in prompts) == (method == "drpg")
+    if method != "nlpg":  # whether it has a rule by now depends on who failed at what
+        assert (RULE in prompts) == (method == "drpg")

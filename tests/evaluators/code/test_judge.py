@@ -215,6 +215,30 @@ def test_files_travel_both_ways_but_not_those_of_the_expected_result(
     assert judge(made + 'open("ans.txt", "w").write("mine")\ny = 1', row).score == 1.0
 
 
+def test_a_file_that_the_rows_program_reads_is_given_to_it(judge: Judge, new_row: NewRow) -> None:
+    row = new_row(
+        ("            x = np.arange(4)\n",
+         '            x = np.arange(4)\n            np.save("model.npy", x * 2 + 4242)\n'),
+        ("x = test_input\n", 'x = test_input\nmodel = np.load("model.npy")\n'),
+        ("for i in range(2)", "for i in range(1)"),
+        reference="y = model",
+    )  # fmt: skip
+    assert judge("y = model + 0", row).score == 1.0
+
+
+def test_inputs_behave_as_if_they_had_never_been_pickled(judge: Judge, new_row: NewRow) -> None:
+    pytest.importorskip("pandas")
+    row = new_row(
+        ("import copy", "import copy\nimport pandas as pd"),
+        ("            x = np.arange(4)\n", '            x = pd.Series([1.5, 2, "a"])\n'),
+        ("return data * 2 + the_reference_secret", "return [1.5, 'a']"),
+        ("np.testing.assert_allclose(result, ans)", "assert result == ans"),
+        ("for i in range(2)", "for i in range(1)"),
+        reference="y = x[~x.astype(str).str.isdigit()].tolist()",
+    )  # fmt: skip
+    assert judge("y = [v for v in x[~x.astype(str).str.isdigit()]]", row).score == 1.0
+
+
 def test_time_on_a_busy_machine_is_not_counted(new_row: NewRow) -> None:
     code = "import time\nstart = time.process_time()\n"
     code += "while time.process_time() - start < 0.3: pass\n" + RIGHT

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from drpg_dspy.optimizers.corrections.guiding import guide, named
+from drpg_dspy.optimizers.corrections.instructions import EVERY_ROUTE, Instruction, PolicyMemory
+from drpg_dspy.types import Rollout
+
+NUMBERS = "one two three four five six seven eight nine ten".split()
+
+
+def write(text: str, route: str = "a", category: str = "", **more: object) -> Instruction:
+    return Instruction.write(route, category, text, **{"status": "accepted", **more})
+
+
+def memory(*instructions: Instruction, most: int = 4, max_chars: int = 1_000) -> PolicyMemory:
+    made = PolicyMemory(most, max_chars)
+    for one in instructions:
+        made.put(one)
+    return made
+
+
+def shown(policies: PolicyMemory, route: str = "a", category: str = "") -> list[str]:
+    return [one.text for one in policies.select(route, category, lambda one: None).shown]
+
+
+def test_a_route_gets_its_own_and_those_for_every_route() -> None:
+    policies = memory(
+        write("mine alone"), write("his alone", route="b"), write("for all", route=EVERY_ROUTE)
+    )
+
+    assert set(shown(policies)) == {"mine alone", "for all"}
+    assert shown(policies, "c") == ["for all"]
+
+
+def test_a_category_gets_its_own_and_the_general_ones_and_an_unseen_one_the_general_ones() -> None:
+    policies = memory(write("general"), write("of x", category="x"), write("of y", category="y"))
+
+    assert set(shown(policies, category="x")) == {"general", "of x"}
+    assert shown(policies, category="never seen") == ["general"]
+    guidance = guide(policies, ["a"], "never seen", lambda one: None)
+    assert guidance.counts["category_unseen"] == 1
+    assert "category_unseen" not in guide(policies, ["a"], "x", lambda one: None).counts
+
+
+def test_the_best_come_first_and_no_more_than_fit() -> None:
+    ranked = [
+        write(f"{word} apples", tally=(10 - i, i, 5, 5), born=i) for i, word in enumerate(NUMBERS)
+    ]
+    policies = memory(*reversed(ranked), most=3)
+
+    assert shown(policies) == [one.text for one in ranked[:3]]
+
+
+def test_a_policy_is_never_longer_than_it_may_be() -> None:
+    long = [write(f"{word} " * 30, tally=(9 - i, i, 5, 5)) for i, word in enumerate(NUMBERS)]
+    policies = memory(*long, most=10, max_chars=400)
+
+    guidance = guide(policies, ["a"], "", lambda one: None)
+
+    assert 0 < len(guidance.policies["a"].text) <= 400
+
+
+def test_one_that_does_not_fit_leaves_room_for_a_shorter_one() -> None:
+    policies = memory(write("x" * 200, tally=(9, 0, 0, 9)), write("short one"), max_chars=100)
+
+    assert shown(policies) == ["short one"]
+
+
+def test_what_says_the_same_is_shown_once_the_better_one() -> None:
+    policies = memory(
+        write("Divide the amount by 100."),
+        write("Always divide amount by 100", category="x", tally=(5, 0, 0, 5)),
+    )
+
+    assert shown(policies, category="x") == ["Always divide amount by 100"]
+
+
+def test_one_on_trial_is_added_for_its_half_and_leaves_no_trace_in_the_other() -> None:
+    old = [
+        write(f"old number {word}", tally=(9 - i, i, 5, 5)) for i, word in enumerate(NUMBERS[:3])
+    ]
+    new = write("the new one", status="trial", born=7)
+    without = memory(*old, most=3)
+    policies = memory(*old, new, most=3)
+
+    given = policies.select("a", "", lambda one: True if one.status == "trial" else None)
+    withheld = policies.select("a", "", lambda one: False if one.status == "trial" else None)
+
+    assert [one.text for one in given.shown] == [old[0].text, old[1].text, "the new one"]
+    assert [one.text for one in withheld.shown] == shown(without)
+    assert (given.given, given.withheld) == ((new,), ())
+    assert (withheld.given, withheld.withheld) == ((), (new,))
+
+
+def test_one_that_is_to_replace_another_stands_in_its_place_or_not_at_all() -> None:
+    old = write("Use LEFT JOIN.")
+    new = write("Never use LEFT JOIN.", status="trial", replaces=old.id)
+    policies = memory(old, new)
+
+    given = policies.select("a", "", lambda one: True)
+    withheld = policies.select("a", "", lambda one: one.status == "accepted")
+
+    assert [one.text for one in given.shown] == ["Never use LEFT JOIN."]
+    assert [one.text for one in withheld.shown] == ["Use LEFT JOIN."]
+    assert old not in (*given.given, *withheld.given)  # its own calls are not counted meanwhile
+
+
+def test_of_two_trials_with_room_for_one_only_one_is_drawn() -> None:
+    first, second = write("of x", category="x", status="trial"), write("general", status="trial")
+    policies = memory(first, second, most=1)
+
+    given, withheld = (policies.select("a", "x", lambda one, up=up: up) for up in (True, False))
+
+    assert [one.id for one in given.given] == [one.id for one in withheld.withheld]
+    assert len(given.given) == 1
+
+
+def test_one_that_waits_is_given_to_nobody() -> None:
+    assert shown(memory(write("waits", status="waiting"))) == []
+
+
+def test_a_withheld_one_makes_room_for_the_next() -> None:
+    policies = memory(
+        write("first", tally=(9, 0, 0, 9)), write("second", tally=(5, 0, 0, 5)), most=1
+    )
+
+    chosen = policies.select("a", "", lambda one: one.text != "first")
+
+    assert [one.text for one in chosen.shown] == ["second"]
+    assert [one.text for one in chosen.withheld] == ["first"]
+    assert chosen.given == ()  # it stands there by chance of another, not by its own
+
+
+def test_a_rollout_says_what_it_was_given_with_the_failures_behind() -> None:
+    one, two = write("first", sources=("r1", "r2")), write("second", status="trial")
+    guidance = guide(memory(one, two), ["a", "b"], "", lambda o: None if o == one else False)
+    rollout = Rollout("r", 1, {}, {}, guidance=guidance)
+
+    assert set(named(rollout)) == {("standing", one.id), ("withheld", two.id)}
+    assert guidance.retrieved[f"standing {one.id}"] == ("r1", "r2")
+    assert guidance.policies["a"].rules[0].id == one.id
+    assert guidance.policies["a"].author == "nlpg"
+
+
+def test_evidence_is_bounded_and_all_of_it_is_counted() -> None:
+    one = write("x y z")
+    for n in range(30):
+        one = one.supported([f"for {n}"]).doubted([f"against {n}"])
+
+    assert one.cases == one.failures == 30
+    assert (one.sources[0], one.against[-1]) == ("for 0", "against 29")
+    assert len(one.sources) == len(one.against) == 8
+
+
+def test_instructions_survive_being_written_down() -> None:
+    policies = memory(
+        write("x", tally=(1, 2, 3, 4), sources=("r",), helped=0.25),
+        write("y", status="trial", outcomes="Rw", judged=("r1", "r2"), replaces="i-1"),
+    )
+    twin = PolicyMemory(4, 1_000)
+
+    twin.load_plain(json.loads(json.dumps(policies.as_plain())))
+
+    assert tuple(twin) == tuple(policies)
+
+
+def test_a_snapshot_does_not_change() -> None:
+    policies = memory(write("x"))
+    before = policies.snapshot()
+    policies.put(write("y"))
+    policies.remove(next(iter(before)).id)
+
+    assert [one.text for one in before] == ["x"]
+    assert [one.text for one in policies] == ["y"]
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_there_is_a_limit_to_how_many_there_are(extra: int) -> None:
+    policies = memory(
+        *(write(f"x{n}", category=f"c{n}", born=n) for n in range(500 + extra))
+    )  # fmt: skip
+
+    assert [one.born for one in policies.crowded_out()] == list(range(extra))
