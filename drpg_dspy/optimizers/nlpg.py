@@ -17,7 +17,7 @@ from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.optimizers.corrections.clusters import Correction, merge
 from drpg_dspy.optimizers.corrections.decisions import Decision
 from drpg_dspy.optimizers.corrections.diagnosis import MAX_CALLS, Diagnosis
-from drpg_dspy.optimizers.corrections.guiding import GIVEN, STANDING, guide, named
+from drpg_dspy.optimizers.corrections.guiding import GIVEN, STANDING, for_good, guide, named
 from drpg_dspy.optimizers.corrections.instructions import (
     BULLET_CHARS,
     EVERY_ROUTE,
@@ -29,7 +29,7 @@ from drpg_dspy.optimizers.corrections.trials import TRIAL_SHARE, Gate
 from drpg_dspy.optimizers.corrections.updates import PolicyUpdates
 from drpg_dspy.optimizers.corrections.window import Window
 from drpg_dspy.plain import digest
-from drpg_dspy.types import Experience, Guidance, Policy, ProgramCard, Rule
+from drpg_dspy.types import Experience, Guidance, ProgramCard
 
 __all__ = ["NLPG", "Ablation"]
 
@@ -363,25 +363,7 @@ class NLPG(OnlineOptimizer):
 
     def consolidate(self, memory: MemoryView) -> Guidance:
         """Keep what was accepted; what is for one category says so in its words."""
-        policies = {}
-        for route in self.require_card().route_names:
-            own = [
-                one
-                for one in self._policies
-                if one.status == "accepted" and one.is_for(route) and one.score >= 0
-            ]
-            own.sort(key=lambda one: (one.category != "", -one.score, -one.cases, one.id))
-            policy = Policy(route, author=self.name)
-            for one in own:
-                rule = Rule(_for_category(one), id=one.id, author=one.author, sources=one.sources)
-                longer = dataclasses.replace(policy, rules=(*policy.rules, rule))
-                if len(longer.rules) <= self.max_instructions and (
-                    len(longer.text) <= self.max_chars
-                ):
-                    policy = longer
-            if policy.rules:
-                policies[route] = policy
-        return Guidance(policies)
+        return for_good(self._policies, self.require_card().route_names)
 
     def state_dict(self) -> dict[str, Any]:
         """Return instructions, trials, decisions and the window under way."""
@@ -391,10 +373,6 @@ class NLPG(OnlineOptimizer):
         """Continue from what :meth:`state_dict` returned."""
         self._updates.load_plain(state)
         self._window.load_plain(state["window"])
-
-
-def _for_category(one: Instruction) -> str:
-    return f"For inputs of the kind {one.category!r}: {one.text}" if one.category else one.text
 
 
 def _options(kind: type[Options], name: str, given: Any) -> Options:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from drpg_dspy.optimizers.corrections.instructions import Instruction, PolicyMemory
-from drpg_dspy.types import Guidance, Policy, Rollout
+from drpg_dspy.types import Guidance, Policy, Rollout, Rule
 
 __all__ = ["GIVEN", "STANDING", "WITHHELD", "guide", "named"]
 
@@ -52,6 +53,33 @@ def guide(
     if category and len(instructions) and not instructions.knows(category):
         counts["category_unseen"] += 1
     return Guidance(policies, retrieved=told, counts={k: n for k, n in counts.items() if n})
+
+
+def for_good(instructions: PolicyMemory, routes: Iterable[str]) -> Guidance:
+    """Return what a program keeps when learning ends: accepted instructions, the general first.
+
+    One that is for a category says so in its words. The bounds are those of a call.
+    """
+    policies = {}
+    for route in routes:
+        own = [
+            one
+            for one in instructions
+            if one.status == "accepted" and one.is_for(route) and one.score >= 0
+        ]
+        own.sort(key=lambda one: (one.category != "", -one.score, -one.cases, one.id))
+        policy = Policy(route, author=AUTHOR)
+        for one in own:
+            text = f"For inputs of the kind {one.category!r}: {one.text}"
+            rule = Rule(
+                text if one.category else one.text, one.id, author=one.author, sources=one.sources
+            )
+            longer = replace(policy, rules=(*policy.rules, rule))
+            fits = len(longer.text) <= instructions.max_chars
+            policy = longer if fits and len(longer.rules) <= instructions.most else policy
+        if policy.rules:
+            policies[route] = policy
+    return Guidance(policies)
 
 
 def named(rollout: Rollout) -> Iterator[tuple[str, str]]:

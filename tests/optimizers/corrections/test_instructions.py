@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from drpg_dspy.optimizers.corrections.guiding import guide, named
+from drpg_dspy.optimizers.corrections.guiding import for_good, guide, named
 from drpg_dspy.optimizers.corrections.instructions import EVERY_ROUTE, Instruction, PolicyMemory
 from drpg_dspy.types import Rollout
 
@@ -143,6 +143,23 @@ def test_a_rollout_says_what_it_was_given_with_the_failures_behind() -> None:
     assert guidance.retrieved[f"standing {one.id}"] == ("r1", "r2")
     assert guidance.policies["a"].rules[0].id == one.id
     assert guidance.policies["a"].author == "nlpg"
+
+
+def test_what_is_kept_for_good_says_its_category_and_is_bounded() -> None:
+    policies = memory(
+        write("of towns", category="town"),
+        write("for all", tally=(1, 0, 0, 0)),
+        write("it did harm", tally=(0, 5, 5, 0)),
+        write("on trial", status="trial"),
+        write("x" * 90),
+        max_chars=80,
+    )
+
+    kept = for_good(policies, ["a", "b"])
+
+    assert {route: policy.text for route, policy in kept.policies.items()} == {
+        "a": "- for all\n- For inputs of the kind 'town': of towns"
+    }
 
 
 def test_evidence_is_bounded_and_all_of_it_is_counted() -> None:
