@@ -17,7 +17,7 @@ from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.optimizers.corrections.clusters import Correction, merge
 from drpg_dspy.optimizers.corrections.decisions import Decision
 from drpg_dspy.optimizers.corrections.diagnosis import MAX_CALLS, Diagnosis
-from drpg_dspy.optimizers.corrections.guiding import GIVEN, STANDING, for_good, guide, named
+from drpg_dspy.optimizers.corrections.guiding import GIVEN, STANDING, Draw, for_good, guide, named
 from drpg_dspy.optimizers.corrections.instructions import (
     BULLET_CHARS,
     EVERY_ROUTE,
@@ -194,10 +194,20 @@ class NLPG(OnlineOptimizer):
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return each route's instructions; of those on trial and watched, what was drawn."""
-        if not len(self._policies):
-            return self._guidance(self._category(inputs), lambda one: None)
-        call = digest(self.require_card().key(inputs), memory.count())
-        return self._guidance(self._category(inputs), lambda one: self._draw(one, call))
+        gate, category = self._gate, self._category(inputs)
+        if gate is None or not len(self._policies):
+            return self._guidance(category, lambda pool: (None,) * len(pool))
+        gives = gate.draws(f"{memory.count()} {self.require_card().key(inputs)}")
+        shares = {"trial": TRIAL_SHARE, "accepted": 1 - gate.watch}
+
+        def draw(pool: Sequence[Instruction]) -> tuple[bool | None, ...]:
+            drawn = gives([(one.id, shares[one.status]) for one in pool])
+            if gate.watch:
+                return drawn
+            fates = zip(pool, drawn, strict=True)  # what is accepted stands
+            return tuple(fate if one.status == "trial" else None for one, fate in fates)
+
+        return self._guidance(category, draw)
 
     def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return no instructions: the call counts for none of them."""
@@ -209,16 +219,11 @@ class NLPG(OnlineOptimizer):
         For calls on which a decision is based by asking the same item twice.
         """
         shown = frozenset(with_trials)
-        return self._guidance(self._category(inputs), lambda one: one.id in shown or None)
+        return self._guidance(
+            self._category(inputs), lambda pool: tuple(one.id in shown or None for one in pool)
+        )
 
-    def _draw(self, one: Instruction, call: str) -> bool | None:
-        gate = self._gate
-        if gate is None or (one.status == "accepted" and gate.watch == 0):
-            return None
-        share = TRIAL_SHARE if one.status == "trial" else 1 - gate.watch
-        return gate.gives(one.id, share, call)
-
-    def _guidance(self, category: str, draw: Callable[[Instruction], bool | None]) -> Guidance:
+    def _guidance(self, category: str, draw: Draw) -> Guidance:
         routes = self.require_card().route_names
         guidance = guide(self._policies, routes, category, draw)
         idle = len(routes) == 1 and self._parts.routing

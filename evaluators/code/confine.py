@@ -43,7 +43,7 @@ _NO_TCP, _NO_SIGNALS = 0b11, 0b11
 _SYSTEM = (
     "/usr", "/lib", "/lib64", "/nix/store", "/etc/fonts", "/etc/localtime", "/etc/ld.so.cache",
     "/etc/mime.types", "/dev/urandom", "/dev/random", "/dev/zero", "/proc/cpuinfo", "/proc/meminfo",
-    "/proc/self/maps", "/proc/self/status", "/proc/self/statm",  # threadpoolctl
+    "/proc/self/maps", "/proc/self/status", "/proc/self/statm", "/proc/self/cmdline",
     "/sys/devices/system/cpu",
 )  # fmt: skip
 _OPEN_FILES = 256

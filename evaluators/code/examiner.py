@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import io
 import os
 import pickle
 import random
@@ -27,7 +28,7 @@ from typing import Any
 from evaluators.code import channel as wire
 from evaluators.code.candidate import MOST_BYTES, read_files, write_files
 from evaluators.code.difference import difference
-from evaluators.code.transport import Unsendable, receive
+from evaluators.code.transport import Unsendable, plainly, receive
 
 __all__ = ["examine"]
 
@@ -228,9 +229,22 @@ def _imported() -> list[str]:
 def _packed(env: dict[str, Any]) -> bytes:
     plain = {name: value for name, value in env.items() if name != "__builtins__"}
     try:
-        return pickle.dumps(plain)
+        return _pickled(pickle.Pickler, plain)
     except Exception:  # noqa: BLE001 - a class or function that the row defines
-        return bytes(_cloudpickle().dumps(plain))
+        return _pickled(_cloudpickle().Pickler, plain)
+
+
+def _pickled(kind: Any, value: Any) -> bytes:
+    class Packer(kind):
+        def reducer_override(self, thing: Any) -> Any:
+            if plain := plainly(thing):
+                return plain
+            other = getattr(super(), "reducer_override", None)
+            return other(thing) if other else NotImplemented
+
+    buffer = io.BytesIO()
+    Packer(buffer).dump(value)
+    return buffer.getvalue()
 
 
 def _cloudpickle() -> Any:

@@ -51,7 +51,7 @@ class PassAtOne:
     threads behind can only spoil its own result. Both are confined
     (:mod:`evaluators.code.confine`): one folder, removed afterwards; no network, no other
     program or process; memory, time and file sizes limited. Where the kernel cannot do that, a
-    warning says what is missing; :attr:`isolation` says what is in force.
+    warning says what is missing; :meth:`isolation` says what is in force.
 
     **What remains possible**: (1) a bug in the kernel, the interpreter, or a parser that reads
     the result (NumPy, pandas, Pillow), or a class of the science packages that does harm when it
@@ -60,10 +60,12 @@ class PassAtOne:
     the tests are DS-1000's; (3) rows whose reference itself returns what cannot be sent (found
     by trying) are judged in one process, confined but forgeable, and say so with
     ``processes == 1``; (4) data that lies in the interpreter's own folders or in ``/usr`` can
-    be read: keep the data set elsewhere.
+    be read: keep the data set elsewhere; of other files, that they exist and how large they are.
 
     **Not judged**: rows whose library is absent, and rows whose reference fails here (other
     versions, no network). The reference is run before an answer is judged, once for each row.
+    A timeout is the answer's fault and not tried again, because time is measured as the
+    program's own.
 
     ``compare="faithful"`` is the official script: the answer runs in the same process as the
     tests and could forge its verdict, code is taken from a reply as the official script does,

@@ -18,9 +18,7 @@ the library's classes. An object of a class that the program defined itself does
 from __future__ import annotations
 
 import collections
-import copy
 import copyreg
-import enum
 import functools
 import importlib
 import inspect
@@ -30,76 +28,30 @@ import sys
 import types
 from typing import Any, ClassVar
 
-__all__ = ["Receiver", "Sender", "Unsendable", "receive", "send", "settled"]
+from evaluators.code.allowed import (
+    CALLED,
+    CALLED_IN_PLOTS,
+    CONSTANTS,
+    DATA,
+    HELD,
+    PLAIN,
+    PLOTTING,
+    TYPED,
+    Unsendable,
+    check_dtype,
+    is_from,
+    method,
+    names,
+    restores,
+    values,
+)
+from evaluators.code.tensors import packed, unpacked
+
+__all__ = ["Receiver", "Sender", "Unsendable", "plainly", "receive", "send"]
 
 
 _reconstructor: Any = vars(copyreg)["_reconstructor"]
 _Machine: Any = pickle._Unpickler  # the one in Python, whose instructions can be replaced
-
-
-class Unsendable(Exception):
-    """A value cannot leave, or may not enter, a process."""
-
-
-_PACKAGES = ("numpy", "pandas", "scipy", "sklearn")
-_PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn")
-_TORCH = ("torch",)
-_DATA = _PACKAGES + _TORCH
-_PLAIN = {
-    "builtins": "bool bytearray bytes complex dict enumerate float frozenset int iter list "
-    "object range reversed set slice str tuple zip",
-    "collections": "Counter OrderedDict defaultdict deque",
-    "datetime": "date datetime time timedelta timezone",
-    "decimal": "Decimal",
-    "fractions": "Fraction",
-    "itertools": "chain count cycle repeat",
-    "zoneinfo": "ZoneInfo",
-}
-_CALLED = {
-    "copyreg": "_reconstructor",
-    "evaluators.code.transport": "_pandas_array",
-    "zoneinfo": "ZoneInfo._unpickle",
-    "pytz": "_UTC _p",
-    "dateutil.tz.tz": "tzutc tzlocal tzoffset",
-    "numpy": "dtype",
-    "numpy.core.multiarray": "_reconstruct scalar",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy.core.numeric": "_frombuffer",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.ma.core": "_mareconstruct",
-    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor __randomstate_ctor",
-    "pandas": "Interval Period Timedelta Timestamp",
-    "pandas.core.indexes.base": "_new_Index",
-    "pandas.core.indexes.datetimes": "_new_DatetimeIndex",
-    "pandas.core.indexes.period": "_new_PeriodIndex",
-    "pandas.core.arrays.interval": "IntervalArray.from_arrays",
-    "pandas.core.internals.managers": "BlockManager SingleBlockManager",
-    "pandas._libs.internals": "_unpickle_block BlockManager",
-    "pandas._libs.interval": "Interval",
-    "pandas._libs.missing": "NAType",
-    "pandas._libs.tslibs.nattype": "__nat_unpickle _nat_unpickle",
-    "pandas._libs.tslibs.offsets": "_offset_unpickle",
-    "pandas._libs.tslibs.period": "_unpickle_period Period",
-    "pandas._libs.tslibs.timedeltas": "_timedelta_unpickle",
-    "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
-    "sklearn.metrics._dist_metrics": "newObj",
-    "sklearn.neighbors._ball_tree": "newObj",
-    "sklearn.neighbors._kd_tree": "newObj",
-    "sklearn.tree._tree": "Tree",
-}
-_CALLED_IN_PLOTS = {
-    "evaluators.code.transport": "_stand_in _unchanged",
-    "functools": "partial",
-    "matplotlib.ticker": "FixedFormatter",
-}
-# What is kept for later in plots: methods of Matplotlib that do nothing but their own work.
-_HELD = {"_AxesBase._unit_change_handler", "Axis._format_with_dict", "FigureBase._remove_axes"}
-_CONSTANTS = {
-    "builtins": "Ellipsis NotImplemented",
-    "pandas": "NA NaT",
-    "pandas._libs.missing": "NA",
-}
-_TYPED = {"dtype", "_dtype", "type", "default_factory"}
 
 
 class Sender(pickle.Pickler):
@@ -110,21 +62,13 @@ class Sender(pickle.Pickler):
         self.plots = plots
 
     def persistent_id(self, value: Any) -> Any:
-        """Send a tensor as an array: its own form would have the receiver load a program."""
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(value, torch.Tensor):
-            return None
-        plain = value.detach().cpu()
-        if plain.layout is not torch.strided:
-            raise Unsendable(f"a tensor of layout {plain.layout}")
-        dtype = str(plain.dtype).rpartition(".")[2]
-        if plain.dtype is torch.bfloat16:
-            plain = plain.float()
-        kind = "parameter" if isinstance(value, torch.nn.Parameter) else "tensor"
-        return kind, dtype, plain.resolve_conj().resolve_neg().numpy(), bool(value.requires_grad)
+        """Send a tensor as an array (:mod:`evaluators.code.tensors`)."""
+        return packed(value)
 
     def reducer_override(self, value: Any) -> Any:
         """Send views and small containers of the program's own as the plain kind they equal."""
+        if plain := plainly(value):
+            return plain
         if isinstance(value, collections.defaultdict) and not _ships(value.default_factory):
             return collections.defaultdict, (None,), None, None, iter(value.items())
         if isinstance(value, tuple) and type(value).__module__ in _OWN:
@@ -132,12 +76,25 @@ class Sender(pickle.Pickler):
         if isinstance(value, (type({}.keys()), type({}.values()))):
             return list, (list(value),)
         arrow = getattr(value, "_pa_array", None)
-        if arrow is not None and hasattr(value, "to_numpy") and _is_from(value, "pandas"):
+        if arrow is not None and hasattr(value, "to_numpy") and is_from(value, "pandas"):
             # Arrow restores arrays from addresses and lengths that it does not check.
             return _pandas_array, (list(value), value.dtype)
         if self.plots:
             return _of_plot(value)
         return NotImplemented
+
+
+def plainly(value: Any) -> Any:
+    """Return a reduction of NumPy's simple types that restores the one object of each.
+
+    NumPy's own makes another, and pandas before 2.2 has ``astype(str)`` change an array of such
+    a type of objects in place, where it copies any other.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.dtype):
+        return None
+    simple = value.kind in "biufcmMOSU" and value.subdtype is None and not value.metadata
+    return (numpy.dtype, (value.str,)) if simple else None
 
 
 _OWN = (None, "__main__", "builtins")  # where classes and functions of the program live
@@ -217,24 +174,11 @@ def receive(data: bytes, *, plots: bool = False) -> Any:
         Unsendable: The data asks for more than data needs, or is damaged.
     """
     try:
-        value = Receiver(data, plots=plots).load()
-        return value if plots else settled(value)
+        return Receiver(data, plots=plots).load()
     except Unsendable:
         raise
     except Exception as error:  # crafted bytes may fail anywhere
         raise Unsendable(f"{type(error).__name__}: {error}") from error
-
-
-def settled(value: Any) -> Any:
-    """Return a copy with memory of its own.
-
-    Arrays of objects as they come out of a pickle are changed by ``astype(str)`` of pandas
-    before 2.2, where those that were never pickled are copied.
-    """
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001 - what cannot be copied is as it is
-        return value
 
 
 class Receiver(_Machine):
@@ -243,19 +187,19 @@ class Receiver(_Machine):
     def __init__(self, data: bytes, *, plots: bool = False) -> None:
         super().__init__(io.BytesIO(data))
         self.plots = plots
-        self.packages = _DATA + _PLOTTING if plots else _DATA
+        self.packages = DATA + PLOTTING if plots else DATA
         self.called: dict[int, Any] = {}  # by identity, and kept alive so that it stays theirs
 
     def find_class(self, module: str, name: str) -> Any:
         """Resolve a name, if it is one that data may use."""
-        listed = name in _names(_PLAIN, module)
-        called = listed or name in _names(_CALLED, module) or _restores(module, name)
-        called = called or name in _names(_CONSTANTS, module)
+        listed = name in names(PLAIN, module)
+        called = listed or name in names(CALLED, module) or restores(module, name)
+        called = called or name in names(CONSTANTS, module)
         if self.plots and (module, name) == ("builtins", "getattr"):
-            self.called[id(_method)] = _method
-            return _method
+            self.called[id(method)] = method
+            return method
         if self.plots:
-            called = called or name in _names(_CALLED_IN_PLOTS, module)
+            called = called or name in names(CALLED_IN_PLOTS, module)
         if not called and module.partition(".")[0] not in self.packages:
             raise Unsendable(f"{module}.{name}")
         value: Any = importlib.import_module(module)
@@ -277,18 +221,13 @@ class Receiver(_Machine):
 
     def persistent_load(self, pid: Any) -> Any:
         """Make a tensor from the array that stands for it."""
-        kind, dtype, array, grad = pid
-        torch = importlib.import_module("torch")
-        tensor = torch.from_numpy(array.copy()).to(getattr(torch, dtype))
-        if kind == "parameter":
-            return torch.nn.Parameter(tensor, requires_grad=grad)
-        return tensor.requires_grad_(grad)
+        return unpacked(pid)
 
     def load_reduce(self) -> None:
         """Call a function, if it is a listed one."""
         function, arguments = self.stack[-2:]
         self._check_arguments(function, arguments)
-        harmless = isinstance(function, type) and issubclass(function, _values())
+        harmless = isinstance(function, type) and issubclass(function, values())
         if id(function) not in self.called and not harmless:
             raise Unsendable(f"a call of {getattr(function, '__name__', function)!r}")
         super().load_reduce()
@@ -303,7 +242,7 @@ class Receiver(_Machine):
 
     def _check_held(self, function: Any) -> None:
         plain = function.__func__ if isinstance(function, types.MethodType) else function
-        if not (self._welcome(plain) and plain.__qualname__ in _HELD):
+        if not (self._welcome(plain) and plain.__qualname__ in HELD):
             raise Unsendable(f"{getattr(plain, '__qualname__', plain)}, kept for later")
 
     def load_build(self) -> None:
@@ -319,8 +258,8 @@ class Receiver(_Machine):
                 for name, value in part.items():
                     self._check(target, name, value)
         super().load_build()
-        if _is_from(target, "numpy") and type(target).__name__.endswith("DType"):
-            _check_dtype(self.stack[-1])
+        if is_from(target, "numpy") and type(target).__name__.endswith("DType"):
+            check_dtype(self.stack[-1])
 
     def _check(self, target: Any, name: Any, value: Any) -> None:
         hidden = inspect.getattr_static(type(target), name, None) if isinstance(name, str) else None
@@ -328,7 +267,7 @@ class Receiver(_Machine):
         same = isinstance(value, types.MethodType) and (value.__name__ == name or name == "cla")
         if isinstance(hidden, (types.FunctionType, classmethod, staticmethod)) and not same:
             raise Unsendable(f"an attribute that hides {type(target).__name__}.{name}")
-        if not self.plots and name not in _TYPED and isinstance(value, (type, *_CALLABLES)):
+        if not self.plots and name not in TYPED and isinstance(value, (type, *_CALLABLES)):
             raise Unsendable(f"a function as {type(target).__name__}.{name}")
 
     def load_append(self) -> None:
@@ -377,53 +316,3 @@ class Receiver(_Machine):
 
 _MODULE = types.ModuleType
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-
-
-def _names(table: dict[str, str], module: str) -> list[str]:
-    return table.get(module, "").split()
-
-
-def _restores(module: str, name: str) -> bool:
-    """Tell the functions that Cython writes to restore its classes."""
-    return name.startswith("__pyx_unpickle_") and module.partition(".")[0] in _PACKAGES
-
-
-def _is_from(value: Any, package: str) -> bool:
-    return type(value).__module__.partition(".")[0] == package
-
-
-def _check_dtype(dtype: Any) -> None:
-    """Refuse a dtype that would have NumPy take plain bytes for objects, or read elsewhere."""
-    parts = [(field[0], field[1]) for field in (dtype.fields or {}).values()]
-    if dtype.subdtype:
-        parts.append((dtype.subdtype[0], 0))
-    holds_objects = dtype.char == "O" or any(part.hasobject for part, _ in parts)
-    inside = all(at >= 0 and at + part.itemsize <= dtype.itemsize for part, at in parts)
-    if not inside or (holds_objects and dtype.flags & 0b11 != 0b11):
-        raise Unsendable(f"the type {dtype!r}")
-
-
-def _values() -> tuple[type, ...]:
-    """Return the classes whose constructors only make a value."""
-    found: list[type] = [enum.Enum]
-    for module, name in (
-        ("numpy", "generic"),
-        ("pandas._libs.tslibs.offsets", "BaseOffset"),
-        ("pandas.core.dtypes.base", "ExtensionDtype"),
-    ):
-        if module in sys.modules:
-            found.append(getattr(sys.modules[module], name))
-    return tuple(found)
-
-
-def _method(target: Any, name: str) -> Any:
-    """Return a method of a plot's part: in pickles of figures, what ``getattr`` is used for."""
-    if type(target) is list and name == "remove":  # how an artist leaves its axes
-        return target.remove
-    top = type(target).__module__.partition(".")[0]
-    if top not in _PLOTTING or name.startswith("__"):
-        raise Unsendable(f"{type(target).__name__}.{name}")
-    method = getattr(target, name)
-    if not isinstance(method, types.MethodType):
-        raise Unsendable(f"{type(target).__name__}.{name}, which is no method")
-    return method

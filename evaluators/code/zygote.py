@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import select
@@ -69,7 +70,9 @@ def main(control_fd: int, library: str) -> None:
     for name in _MORE.get(library, []):
         with contextlib.suppress(ImportError):  # a row that needs it will say so
             versions[name] = _version(name)
-    places = readable_places() + [os.environ[n] for n in DATA_FOLDERS if n in os.environ]
+    _list_fonts()
+    named = (*DATA_FOLDERS, "MPLCONFIGDIR")
+    places = readable_places() + [os.environ[name] for name in named if name in os.environ]
     _tell(control, {"guards": _guards(places), "python": sys.version, "versions": versions})
     while True:
         message, fds, _, _ = socket.recv_fds(control, 1 << 16, 1)
@@ -205,6 +208,22 @@ def _version(name: str) -> str:
     if name == "matplotlib":
         importlib.import_module("matplotlib.font_manager")  # the list of fonts, made once
     return str(getattr(module, "__version__", ""))
+
+
+def _list_fonts() -> None:
+    """Have Matplotlib's list of fonts made where it is to lie: no answer may write there."""
+    place = os.environ.get("MPLCONFIGDIR", os.curdir)
+    if importlib.util.find_spec("matplotlib") is None or any(
+        name.startswith("fontlist") and name.endswith(".json") for name in os.listdir(place)
+    ):
+        return
+    pid = os.fork()
+    if not pid:
+        try:
+            importlib.import_module("matplotlib.font_manager")
+        finally:
+            os._exit(0)
+    _reap(pid)
 
 
 def _guards(places: list[str]) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from drpg_dspy.optimizers.corrections.instructions import Instruction, PolicyMemory
 from drpg_dspy.types import Guidance, Policy, Rollout, Rule
 
-__all__ = ["GIVEN", "STANDING", "WITHHELD", "guide", "named"]
+__all__ = ["GIVEN", "STANDING", "WITHHELD", "Draw", "for_good", "guide", "named"]
 
 GIVEN, WITHHELD, STANDING = "given", "withheld", "standing"
 """Purposes in ``Guidance.retrieved``, each followed by an instruction's id: it was drawn for this
@@ -18,12 +17,15 @@ those of the failures that the instruction came from."""
 
 AUTHOR = "nlpg"
 
+Draw = Callable[[Sequence[Instruction]], tuple[bool | None, ...]]
+"""Says for each instruction whether the call gets it; ``None`` = nothing is drawn for it."""
+
 
 def guide(
     instructions: PolicyMemory,
     routes: Iterable[str],
     category: str,
-    draw: Callable[[Instruction], bool | None],
+    draw: Draw,
 ) -> Guidance:
     """Return each route's policy for one call.
 
@@ -31,28 +33,62 @@ def guide(
         instructions: The policy memory.
         routes: The program's.
         category: Of the call.
-        draw: Whether the call gets an instruction; ``None`` = nothing is drawn for it.
+        draw: Draws for all that a route may get.
     """
     instructions = instructions.snapshot()  # no two modules see different versions
     policies: dict[str, Policy] = {}
     told: dict[str, tuple[str, ...]] = {}
-    counts: Counter[str] = Counter()
+    shown = given = withheld = 0
     for route in routes:
-        chosen = instructions.select(route, category, draw)
-        if chosen.shown:
-            policies[route] = _policy(instructions, route, category, chosen.shown)
-            counts["instructions_shown"] += len(chosen.shown)
-        drawn = {one.id for one in chosen.given}
-        standing = [one for one in chosen.shown if one.id not in drawn]
-        for purpose, ones in (
-            (GIVEN, chosen.given), (WITHHELD, chosen.withheld), (STANDING, standing)
-        ):  # fmt: skip
-            told.update({f"{purpose} {one.id}": one.sources for one in ones})
-        counts["instructions_given"] += len(chosen.given)
-        counts["instructions_withheld"] += len(chosen.withheld)
-    if category and len(instructions) and not instructions.knows(category):
-        counts["category_unseen"] += 1
+        pool = instructions.pool(route, category)
+        if not pool:
+            continue
+        drawn = draw(pool)
+        part = instructions.made(
+            (route, category, drawn),
+            lambda: _part(instructions, route, category, drawn),  # noqa: B023 - made at once
+        )
+        if part.policy is not None:
+            policies[route] = part.policy
+        told.update(part.told)
+        shown, given = shown + part.shown, given + part.given
+        withheld += part.withheld
+    counts = {
+        "instructions_shown": shown,
+        "instructions_given": given,
+        "instructions_withheld": withheld,
+        "category_unseen": int(
+            category != "" and len(instructions) > 0 and not instructions.knows(category)
+        ),
+    }
     return Guidance(policies, retrieved=told, counts={k: n for k, n in counts.items() if n})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One route's part of a guidance."""
+
+    policy: Policy | None
+    told: Mapping[str, tuple[str, ...]]
+    shown: int
+    given: int
+    withheld: int
+
+
+def _part(
+    instructions: PolicyMemory, route: str, category: str, drawn: tuple[bool | None, ...]
+) -> _Part:
+    chosen = instructions.select(instructions.pool(route, category), drawn)
+    given = {one.id for one in chosen.given}
+    standing = [one for one in chosen.shown if one.id not in given]
+    purposes = ((GIVEN, chosen.given), (WITHHELD, chosen.withheld), (STANDING, standing))
+    return _Part(
+        _policy(route, category, chosen.shown) if chosen.shown else None,
+        {f"{purpose} {one.id}": one.sources for purpose, ones in purposes for one in ones},
+        len(chosen.shown),
+        len(chosen.given),
+        len(chosen.withheld),
+    )
 
 
 def for_good(instructions: PolicyMemory, routes: Iterable[str]) -> Guidance:
@@ -90,15 +126,15 @@ def named(rollout: Rollout) -> Iterator[tuple[str, str]]:
             yield done, id
 
 
-def _policy(
-    instructions: PolicyMemory, route: str, category: str, shown: Sequence[Instruction]
-) -> Policy:
-    made = [instructions.rule(one) for one in shown]
-    parts = [f"category {category!r}"] if category else []
+def _policy(route: str, category: str, shown: Sequence[Instruction]) -> Policy:
+    rules = tuple(
+        Rule(one.text, id=one.id, author=one.author, sources=one.sources) for one in shown
+    )
     cases = sum(one.cases for one in shown)
+    parts = [f"category {category!r}"] if category else []
     parts.append(f"{_counted(len(shown), 'instruction')} from {_counted(cases, 'failure')}")
-    parts += [standing for _, standing in made]
-    return Policy(route, tuple(rule for rule, _ in made), author=AUTHOR, message="; ".join(parts))
+    parts += [one.standing for one in shown]
+    return Policy(route, rules, author=AUTHOR, message="; ".join(parts))
 
 
 def _counted(n: int, noun: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 from drpg_dspy.optimizers.corrections.trials import effect
 from drpg_dspy.optimizers.rules import similar
 from drpg_dspy.plain import digest
-from drpg_dspy.types import Rule
 
 __all__ = ["EVERY_ROUTE", "Instruction", "PolicyMemory", "Selection"]
 
@@ -24,6 +24,9 @@ MAX_EVIDENCE = 8
 """Experiences named for an instruction (the first) and against it (the latest); all count."""
 
 _MAX_INSTRUCTIONS = 500
+_MAX_MADE = 4_096
+
+Made = TypeVar("Made")
 
 Status = Literal["waiting", "trial", "accepted"]
 
@@ -196,70 +199,66 @@ class PolicyMemory:
 
     def knows(self, category: str) -> bool:
         """Tell whether any instruction is for this category."""
-        return any(instruction.category == category for instruction in self._state.all.values())
+        return category in self._state.categories
 
-    def at(self, route: str, category: str) -> tuple[Instruction, ...]:
-        """Return what may be given to a route for a category, the first to be shown first.
+    def pool(self, route: str, category: str) -> tuple[Instruction, ...]:
+        """Return what a call of a route may get, best first: on trial, then accepted.
 
-        Its own and those for every route, of the category and of all; waiting ones are not in
-        it.
+        Its own and those for every route, of the category and of all. Of those on trial as many
+        as one call has room for; the others have to wait.
         """
         state = self._state
-        ranked = state.ranked.get((route, category))
-        if ranked is None:
-            ranked = state.ranked[route, category] = _rank(state.all.values(), route, category)
-        return ranked
+        found = state.pools.get((route, category))
+        if found is None:
+            ranked = _rank(state.all.values(), route, category)
+            trials = self._fitting([one for one in ranked if one.status == "trial"])
+            accepted = (one for one in ranked if one.status == "accepted")
+            found = state.pools[route, category] = (*trials, *accepted)
+        return found
 
-    def rule(self, one: Instruction) -> tuple[Rule, str]:
-        """Return an instruction as a rule, and how it stands in a few words."""
-        rules = self._state.rules
-        made = rules.get(one.id)
-        if made is None:
-            rule = Rule(one.text, id=one.id, author=one.author, sources=one.sources)
-            made = rules[one.id] = (rule, one.standing)
-        return made
-
-    def select(
-        self, route: str, category: str, draw: Callable[[Instruction], bool | None]
-    ) -> Selection:
+    def select(self, pool: Sequence[Instruction], drawn: Sequence[bool | None]) -> Selection:
         """Choose what a route gets for one call.
 
         Args:
-            route, category: Of the call.
-            draw: Whether the call gets an instruction. ``None``: nothing is drawn, so what is
-                accepted stands there, and what is on trial does not.
+            pool: Of the route and category.
+            drawn: For each of the pool, whether the call gets it. ``None``: nothing is drawn,
+                so what is accepted stands there, and what is on trial does not.
 
         What is drawn decides nothing but the presence of that one instruction: with it the
         policy is what it would be if it were accepted, without it what it would be without it.
         """
-        pool = self.at(route, category)
-        if not pool:
-            return Selection()
-        on_trial = [one for one in pool if one.status == "trial"]
-        accepted = pool[len(on_trial) :]
-        trials = self._fitting(on_trial)  # the others have to wait for a call with room
-        drawn = {one.id: draw(one) for one in (*trials, *accepted)}
-        up = [one for one in trials if drawn[one.id]]
-        contested = {one.replaces for one in trials if one.replaces}
-        if replaced := {one.replaces for one in up if one.replaces}:
-            accepted = tuple(one for one in accepted if one.id not in replaced)
+        draw = {one.id: fate for one, fate in zip(pool, drawn, strict=True)}
+        trials = [one for one in pool if one.status == "trial"]
+        up = [one for one in trials if draw[one.id]]
+        replaced = {one.replaces for one in up}
+        accepted = [o for o in pool if o.status == "accepted" and o.id not in replaced]
         complete = self._fitting([*up, *accepted])  # what stands there when nothing is withheld
+        contested = {one.replaces for one in trials}
         watched = {
-            one.id for one in complete if one.status == "accepted" and drawn[one.id] is not None
+            one.id for one in complete if one.status == "accepted" and draw[one.id] is not None
         } - contested
-        out = {id for id in watched if not drawn[id]}
-        shown = complete
-        if out:
-            shown = self._fitting([*up, *(one for one in accepted if one.id not in out)])
-        # New ones last: a prompt keeps its beginning, and acceptance moves nothing.
-        shown = sorted(shown, key=lambda one: (one.born, one.id))
-        told = watched | {one.id for one in trials if drawn[one.id] is not None}
-        off = [one for one in trials if drawn[one.id] is False]
+        out = {id for id in watched if not draw[id]}
+        shown = self._fitting([*up, *(one for one in accepted if one.id not in out)])
+        told = watched.union(one.id for one in up)
         return Selection(
-            shown=tuple(shown),
+            # New ones last: a prompt keeps its beginning, and acceptance moves nothing.
+            shown=tuple(sorted(shown, key=lambda one: (one.born, one.id))),
             given=tuple(one for one in shown if one.id in told),
-            withheld=(*off, *(one for one in complete if one.id in out)),
+            withheld=(
+                *(one for one in trials if draw[one.id] is False),
+                *(one for one in complete if one.id in out),
+            ),
         )
+
+    def made(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what was made of these very instructions under a key; make it the first time."""
+        kept = self._state.made
+        found: Made | None = kept.get(key)
+        if found is None:
+            if len(kept) >= _MAX_MADE:
+                kept.clear()
+            found = kept[key] = make()
+        return found
 
     def crowded_out(self) -> Iterator[Instruction]:
         """Yield what has to go because there are too many: the worst and oldest first."""
@@ -291,13 +290,18 @@ class PolicyMemory:
         return kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _State:
     """Instructions by id, and what was made of them; never changed, always replaced."""
 
     all: Mapping[str, Instruction]
-    ranked: dict[tuple[str, str], tuple[Instruction, ...]] = field(default_factory=dict)
-    rules: dict[str, tuple[Rule, str]] = field(default_factory=dict)
+    pools: dict[tuple[str, str], tuple[Instruction, ...]] = field(default_factory=dict)
+    made: dict[Hashable, Any] = field(default_factory=dict)
+
+    @cached_property
+    def categories(self) -> frozenset[str]:
+        """Those for which there is an instruction."""
+        return frozenset(one.category for one in self.all.values())
 
 
 def _rank(

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from drpg_dspy.optimizers.corrections.guiding import for_good, guide, named
-from drpg_dspy.optimizers.corrections.instructions import EVERY_ROUTE, Instruction, PolicyMemory
+from drpg_dspy.optimizers.corrections.instructions import (
+    EVERY_ROUTE,
+    Instruction,
+    PolicyMemory,
+    Selection,
+)
 from drpg_dspy.types import Rollout
 
+Draw = Callable[[Instruction], bool | None]
 NUMBERS = "one two three four five six seven eight nine ten".split()
 
 
@@ -22,8 +29,17 @@ def memory(*instructions: Instruction, most: int = 4, max_chars: int = 1_000) ->
     return made
 
 
+def select(policies: PolicyMemory, draw: Draw, route: str = "a", category: str = "") -> Selection:
+    pool = policies.pool(route, category)
+    return policies.select(pool, [draw(one) for one in pool])
+
+
+def nothing(pool: Sequence[Instruction]) -> tuple[None, ...]:
+    return (None,) * len(pool)
+
+
 def shown(policies: PolicyMemory, route: str = "a", category: str = "") -> list[str]:
-    return [one.text for one in policies.select(route, category, lambda one: None).shown]
+    return [one.text for one in select(policies, lambda one: None, route, category).shown]
 
 
 def test_a_route_gets_its_own_and_those_for_every_route() -> None:
@@ -40,9 +56,9 @@ def test_a_category_gets_its_own_and_the_general_ones_and_an_unseen_one_the_gene
 
     assert set(shown(policies, category="x")) == {"general", "of x"}
     assert shown(policies, category="never seen") == ["general"]
-    guidance = guide(policies, ["a"], "never seen", lambda one: None)
+    guidance = guide(policies, ["a"], "never seen", nothing)
     assert guidance.counts["category_unseen"] == 1
-    assert "category_unseen" not in guide(policies, ["a"], "x", lambda one: None).counts
+    assert "category_unseen" not in guide(policies, ["a"], "x", nothing).counts
 
 
 def test_the_best_come_first_and_no_more_than_fit() -> None:
@@ -58,7 +74,7 @@ def test_a_policy_is_never_longer_than_it_may_be() -> None:
     long = [write(f"{word} " * 30, tally=(9 - i, i, 5, 5)) for i, word in enumerate(NUMBERS)]
     policies = memory(*long, most=10, max_chars=400)
 
-    guidance = guide(policies, ["a"], "", lambda one: None)
+    guidance = guide(policies, ["a"], "", nothing)
 
     assert 0 < len(guidance.policies["a"].text) <= 400
 
@@ -86,8 +102,8 @@ def test_one_on_trial_is_added_for_its_half_and_leaves_no_trace_in_the_other() -
     without = memory(*old, most=3)
     policies = memory(*old, new, most=3)
 
-    given = policies.select("a", "", lambda one: True if one.status == "trial" else None)
-    withheld = policies.select("a", "", lambda one: False if one.status == "trial" else None)
+    given = select(policies, lambda one: True if one.status == "trial" else None)
+    withheld = select(policies, lambda one: False if one.status == "trial" else None)
 
     assert [one.text for one in given.shown] == [old[0].text, old[1].text, "the new one"]
     assert [one.text for one in withheld.shown] == shown(without)
@@ -100,8 +116,8 @@ def test_one_that_is_to_replace_another_stands_in_its_place_or_not_at_all() -> N
     new = write("Never use LEFT JOIN.", status="trial", replaces=old.id)
     policies = memory(old, new)
 
-    given = policies.select("a", "", lambda one: True)
-    withheld = policies.select("a", "", lambda one: one.status == "accepted")
+    given = select(policies, lambda one: True)
+    withheld = select(policies, lambda one: one.status == "accepted")
 
     assert [one.text for one in given.shown] == ["Never use LEFT JOIN."]
     assert [one.text for one in withheld.shown] == ["Use LEFT JOIN."]
@@ -112,7 +128,9 @@ def test_of_two_trials_with_room_for_one_only_one_is_drawn() -> None:
     first, second = write("of x", category="x", status="trial"), write("general", status="trial")
     policies = memory(first, second, most=1)
 
-    given, withheld = (policies.select("a", "x", lambda one, up=up: up) for up in (True, False))
+    given, withheld = (
+        select(policies, lambda one, up=up: up, category="x") for up in (True, False)
+    )
 
     assert [one.id for one in given.given] == [one.id for one in withheld.withheld]
     assert len(given.given) == 1
@@ -127,7 +145,7 @@ def test_a_withheld_one_makes_room_for_the_next() -> None:
         write("first", tally=(9, 0, 0, 9)), write("second", tally=(5, 0, 0, 5)), most=1
     )
 
-    chosen = policies.select("a", "", lambda one: one.text != "first")
+    chosen = select(policies, lambda one: one.text != "first")
 
     assert [one.text for one in chosen.shown] == ["second"]
     assert [one.text for one in chosen.withheld] == ["first"]
@@ -136,7 +154,8 @@ def test_a_withheld_one_makes_room_for_the_next() -> None:
 
 def test_a_rollout_says_what_it_was_given_with_the_failures_behind() -> None:
     one, two = write("first", sources=("r1", "r2")), write("second", status="trial")
-    guidance = guide(memory(one, two), ["a", "b"], "", lambda o: None if o == one else False)
+    draw = {one.id: None, two.id: False}
+    guidance = guide(memory(one, two), ["a", "b"], "", lambda pool: tuple(draw[o.id] for o in pool))
     rollout = Rollout("r", 1, {}, {}, guidance=guidance)
 
     assert set(named(rollout)) == {("standing", one.id), ("withheld", two.id)}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -82,13 +83,24 @@ def test_the_capital_stays_positive_whatever_happens() -> None:
                 assert np.isfinite(capital) or capital > 1e100
 
 
-def test_draws_have_their_share_and_repeat_themselves() -> None:
-    gate = Gate(seed=3)
-    drawn = [gate.gives("i-1", 0.8, f"call {n}") for n in range(500)]
+def drawn(gate: Gate, name: str, share: float, calls: int = 500) -> list[bool]:
+    return [gate.draws(f"call {n}")([(name, share)])[0] for n in range(calls)]
 
-    assert 0.74 < sum(drawn) / 500 < 0.86
-    assert drawn == [Gate(seed=3).gives("i-1", 0.8, f"call {n}") for n in range(500)]
-    assert drawn != [gate.gives("i-2", 0.8, f"call {n}") for n in range(500)]
+
+def test_draws_have_their_share_and_repeat_themselves() -> None:
+    first = drawn(Gate(seed=3), "i-1", 0.8)
+
+    assert 0.74 < sum(first) / 500 < 0.86
+    assert first == drawn(Gate(seed=3), "i-1", 0.8)
+    assert first != drawn(Gate(seed=4), "i-1", 0.8)
+
+
+def test_draws_of_two_instructions_do_not_depend_on_each_other() -> None:
+    columns = [drawn(Gate(), f"i-{k}", 0.5, 400) for k in range(5)]
+    pairs = [pair for a, b in itertools.pairwise(columns) for pair in zip(a, b, strict=True)]
+
+    for pair in ((True, True), (True, False), (False, True), (False, False)):
+        assert 340 < pairs.count(pair) < 460
 
 
 def test_a_tally_counts_the_letters() -> None:
