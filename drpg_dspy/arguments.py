@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["checked_path", "number", "whole"]
+__all__ = ["checked_path", "number", "scalar", "whole"]
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -40,6 +40,23 @@ def number(name: str, value: Any, over: float, most: float = math.inf) -> float:
         wanted = f"lie in ({over:g}, {most:g}]" if most < math.inf else f"be more than {over:g}"
         raise ValueError(f"{name} must {wanted}, got {value!r}.")
     return float(value)
+
+
+def scalar(value: Any) -> float | None:
+    """Return the one number that a value is, of whatever library; ``None`` = it is none.
+
+    >>> import numpy as np
+    >>> scalar(True), scalar(np.float32(0.5)), scalar(np.array([1.0])), scalar("1")
+    (1.0, 0.5, None, None)
+    """
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        return None
+    if getattr(value, "shape", ()) != ():  # an array, whatever its length
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def checked_path(name: str, value: Any) -> Path:

@@ -10,10 +10,16 @@
         ├── ResumeMismatch           a run is continued under other settings; prints both values
         ├── RunInUse                 another live process works on the run
         ├── EmbedderMismatch         a memory was written with another embedding model
+        ├── ConstraintConflict       a constraint contradicts one that is in force
+        ├── OutdatedCandidate        what stood when a policy was learned stands no more
         ├── PolicyTooLong            a policy exceeds its hard size limit
         ├── ModelNotFound            a local model is in none of the places it may come from
         ├── UnknownRollout           feedback for a rollout that this memory never recorded
         └── StorageError             a value cannot be kept, or a file is damaged
+
+    BaseException
+    └── BudgetSpent                  the next LM call cannot be paid; passes through every
+                                     ``except Exception``, as an interrupt does
 
 A user's mistake (a wrong argument) is a plain ``ValueError`` that names the value and the
 remedy; a missing optional package is an ``ImportError`` that names the extra.
@@ -21,13 +27,18 @@ remedy; a missing optional package is an ``ImportError`` that names the extra.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BenchmarkDataMissing",
+    "BudgetSpent",
     "CompileFailed",
+    "ConstraintConflict",
     "DRPGError",
     "EmbedderMismatch",
     "EvaluationFailed",
     "ModelNotFound",
+    "OutdatedCandidate",
     "PolicyTooLong",
     "ResumeMismatch",
     "RunInUse",
@@ -75,6 +86,25 @@ class EmbedderMismatch(ResumeMismatch):
     """
 
 
+class ConstraintConflict(DRPGError):
+    """A constraint was not put into force because it contradicts others that are.
+
+    Attributes:
+        conflicts: One :class:`drpg_dspy.optimizers.standing.conflicts.Conflict` for each.
+    """
+
+    def __init__(self, message: str, conflicts: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
+class OutdatedCandidate(DRPGError):
+    """A learned policy is to be approved, and another stands than when it was learned.
+
+    The message shows what changed in between.
+    """
+
+
 class PolicyTooLong(DRPGError):
     """A policy exceeds its hard limit on characters or rules."""
 
@@ -93,6 +123,15 @@ class UnknownRollout(DRPGError, KeyError):
 
 class StorageError(DRPGError):
     """A value cannot be stored without loss, or a stored file is damaged."""
+
+
+class BudgetSpent(BaseException):
+    """The budget that pays for the LM calls of a block is used up; the call was not sent.
+
+    No ``Exception``, so that a program or optimizer that goes on after a failed example does not
+    take an empty purse for one: what ends is the whole block, see
+    :class:`drpg_dspy.usage.Purse`.
+    """
 
 
 def missing_extra(feature: str, extra: str, package: str) -> ImportError:

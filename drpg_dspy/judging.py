@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from drpg_dspy.arguments import scalar
 from drpg_dspy.exceptions import EvaluationFailed
 from drpg_dspy.types import Feedback
 
@@ -112,12 +113,13 @@ def to_feedback(verdict: Any) -> Feedback:
 
 
 def _score(value: Any) -> float:
-    if value is None or isinstance(value, (str, Mapping)) or not hasattr(value, "__float__"):
+    number = scalar(value)
+    if number is None:
         raise ValueError(
             "A metric must return a bool, a number in [0, 1], or a dspy.Prediction with score "
             f"and feedback; it returned {value!r} ({type(value).__name__})."
         )
-    return float(value)
+    return number
 
 
 def _call(metric: Metric, example: Any, prediction: Any) -> Any:

@@ -38,7 +38,7 @@ from typing import Any
 
 from drpg_dspy.exceptions import StorageError
 
-__all__ = ["digest", "dumps", "from_plain", "loads", "to_plain"]
+__all__ = ["digest", "dumps", "from_plain", "loads", "sendable", "to_plain"]
 
 _MAX_DEPTH = 64
 
@@ -109,6 +109,30 @@ def digest(*parts: Any, length: int = 16) -> str:
     return hashlib.sha256(dumps(list(parts)).encode()).hexdigest()[:length]
 
 
+def sendable(value: Any) -> Any:
+    r"""Return a value without lone surrogates, which DSPy refuses to send to any model.
+
+    In a text, pairs of surrogates become the character they stand for and lone ones U+FFFD; so
+    in lists and dicts of texts. Any other value is returned as it is.
+
+    >>> sendable("half \ud83d"), sendable(["a \ud83d\ude00 pair"])
+    ('half �', ['a 😀 pair'])
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(sendable(item) for item in value)
+    if type(value) is dict:
+        return {sendable(name): sendable(item) for name, item in value.items()}
+    return value
+
+
 _DATES: dict[str, Any] = {"$datetime": dt.datetime, "$date": dt.date, "$time": dt.time}
 
 
@@ -157,8 +181,9 @@ def _encode_container(value: Any, where: str, depth: int) -> Any:
     if hasattr(value, "tolist") and hasattr(value, "dtype"):  # numpy arrays and scalars
         return _encode(value.tolist(), where, depth + 1)
     raise StorageError(
-        f"{where} is a {type(value).__qualname__}, which has no plain form. Pass text, numbers, "
-        "lists, dicts, dates, dataclasses or pydantic models, or leave it out of what is recorded."
+        f"{where} is of type {type(value).__qualname__}, which has no plain form. Pass text, "
+        "numbers, lists, dicts, dates, dataclasses or pydantic models, or leave it out of what is "
+        "recorded."
     )
 
 

@@ -16,9 +16,12 @@ from typing import Any, Literal
 
 import dspy
 
+from drpg_dspy.arguments import scalar
+from drpg_dspy.benchmark import Benchmark
 from drpg_dspy.plain import digest
 
 __all__ = [
+    "CANDIDATE",
     "JUDGED_SHOTS_DESC",
     "OPEN_FIELD",
     "PLAIN_VALUE",
@@ -57,6 +60,9 @@ PLAIN_VALUE = "$value"
 
 SHOT_VERDICT = "$verdict"
 """Key in a shot beside its field values: shows the example with this :data:`Verdict`."""
+
+CANDIDATE = "candidate"
+"""Begins the message of a policy that waits for a person's approval, and was not in force."""
 
 REVISION = "$revision"
 """Route of the last entry in a trace whose answer was revised; see :class:`Call`."""
@@ -126,6 +132,8 @@ class Policy:
         author: Who wrote it: an optimizer's name or ``"person:NAME"``.
         step: Step of the stream at which it was first in force; 0 = outside a stream.
         message: One line on why, as in a commit.
+        category: The inputs that it is for; ``""`` = all of the route. The same text for
+            another category is another version.
     """
 
     route: str
@@ -135,6 +143,16 @@ class Policy:
     author: str = "drpg"
     step: int = 0
     message: str = ""
+    category: str = ""
+
+    @property
+    def place(self) -> str:
+        """Route and category in one, where there is one.
+
+        >>> Policy("answer").place, Policy("answer", category="comparison").place
+        ('answer', 'answer [comparison]')
+        """
+        return f"{self.route} [{self.category}]" if self.category else self.route
 
     @property
     def text(self) -> str:
@@ -284,7 +302,8 @@ class Feedback:
 
     Attributes:
         score: In [0, 1]; NaN = not judged: counted, never learned from.
-        text: What the judge or a person says about it; data, never instructions.
+        text: What the judge or a person says about it; data, never instructions. ``None`` is
+            taken as no text.
         subscores: Named parts of the score.
         informative: False for a verdict that counts in the report but proves nothing (two
             empty results that agree, a gold answer that the data does not determine). Such a
@@ -295,7 +314,8 @@ class Feedback:
         error: What went wrong when it was learned from; the verdict itself stands.
 
     Raises:
-        ValueError: The score is not a bool, a number in [0, 1] or NaN.
+        ValueError: The score is not a bool, a number in [0, 1] or NaN (one of NumPy or torch
+            counts, an array does not), or text, id or author is no string.
     """
 
     score: float
@@ -309,8 +329,12 @@ class Feedback:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", _checked_score(self.score))
-        if not isinstance(self.text, str):
-            raise ValueError(f"Feedback text must be a string, got {self.text!r}.")
+        for name in ("text", "id", "author"):
+            value: Any = getattr(self, name)
+            if value is None and name == "text":
+                object.__setattr__(self, name, "")
+            elif not isinstance(value, str):
+                raise ValueError(f"Feedback {name} must be a string, got {value!r}.")
 
     @property
     def judged(self) -> bool:
@@ -391,54 +415,14 @@ def _open_field(desc: str, kind: str) -> Any:
 
 
 def _checked_score(score: Any) -> float:
-    kind_ok = isinstance(score, (bool, int, float)) or hasattr(score, "__float__")
-    if not kind_ok or isinstance(score, str):
+    value = scalar(score)
+    if value is None:
         raise ValueError(
             f"A score must be a bool, a number in [0, 1] or NaN (= not judged), got {score!r} "
             f"({type(score).__name__})."
         )
-    value = float(score)
     if not math.isnan(value) and not 0.0 <= value <= 1.0:
         raise ValueError(
             f"A score must lie in [0, 1], got {value!r}; divide by the maximum of your metric."
         )
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """One file of ``programs/``, as the command line sees it.
-
-    Attributes:
-        name: Its name on the command line, the file's name.
-        title, paper, licence: For ``drpg list``.
-        metric: The figure reported, e.g. ``"execution accuracy"``.
-        k: The paper's number of retrieved experiences.
-        load: ``load(data, **options) -> list[dspy.Example]``: examples with a unique ``id``,
-            inputs marked by ``with_inputs``. ``data`` is a folder (``None`` = look in the
-            places the file documents). Raises ``BenchmarkDataMissing`` or ``ValueError``.
-        program: ``program() -> dspy.Module``: an ordinary DSPy program.
-        evaluator: ``evaluator(data, compare=…)``: a metric of five arguments that returns a
-            ``dspy.Prediction`` with ``score``, ``feedback`` and, where it matters,
-            ``informative``. It may have a mapping ``row``: further fields, ready for JSON, of
-            its line in the rows of ``drpg score``.
-        key: The text embedded for a call's inputs.
-        compares: Names of the scorings that ``evaluator`` knows, the default first.
-        read_predictions: ``read_predictions(path, examples)`` for ``drpg score``: a list of one
-            ``dspy.Prediction`` for each example, in their order; or a list of pairs of an example
-            and its prediction, for those that the file answers, in its order. ``None`` = not
-            scored from files.
-    """
-
-    name: str
-    title: str
-    paper: str
-    licence: str
-    metric: str
-    k: int
-    load: Callable[..., list[Any]]
-    program: Callable[[], Any]
-    evaluator: Callable[..., Callable[..., Any]]
-    key: Callable[[Mapping[str, Any]], str]
-    compares: tuple[str, ...] = ()
-    read_predictions: Callable[..., list[Any]] | None = None

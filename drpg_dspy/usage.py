@@ -14,15 +14,17 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from dspy.clients import execution
 from dspy.utils.exceptions import LMConfigurationError, LMUnsupportedFeatureError
 
 from drpg_dspy.carrier import carried, carry
+from drpg_dspy.exceptions import BudgetSpent
 from drpg_dspy.types import Usage
 
-__all__ = ["UsageMeter", "meter", "watch_calls"]
+__all__ = ["Purse", "UsageMeter", "meter", "paid_from", "watch_calls"]
 
 _METERS = "drpg_meters"
 _WATCHER = "drpg_call_watcher"
@@ -35,13 +37,21 @@ class UsageMeter:
     """A running total of language-model calls; safe to read and write from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._by_model: dict[str, Usage] = {}
 
     def add(self, model: str, usage: Usage) -> None:
         """Count the usage of one or more calls of a model."""
         with self._lock:
             self._by_model[model] = self._by_model.get(model, Usage()) + usage
+
+    def admit(self) -> None:
+        """Be asked before each call; :meth:`settle` follows, whatever becomes of the call."""
+
+    def settle(self, model: str, usage: Usage | None) -> None:
+        """Count a call that is over; ``None`` = it cost nothing."""
+        if usage is not None:
+            self.add(model, usage)
 
     def total(self) -> Usage:
         """Return the sum over all models so far."""
@@ -51,6 +61,68 @@ class UsageMeter:
         """Return the sums so far by model name, in order of first use."""
         with self._lock:
             return dict(self._by_model)
+
+
+class Purse(UsageMeter):
+    """A meter that refuses the call which its owner can no longer pay.
+
+    Calls that are under way count as one each, so that several threads together send no more
+    than is left. What a call costs in tokens or dollars is known when it is over: the one that
+    crosses such a limit is the last.
+
+    Args:
+        exceeded: Given what was spent, returns why nothing more may be, or ``""``
+            (``Budget(...).exceeded``).
+        spent: What earlier processes spent of it.
+
+    Attributes:
+        refused: Calls that were not sent.
+        why: The reason of the first refusal; ``""`` = there was none.
+    """
+
+    def __init__(self, exceeded: Callable[[Usage, float], str], spent: Usage = Usage()) -> None:
+        super().__init__()
+        self.refused = 0
+        self.why = ""
+        self._exceeded = exceeded
+        self._before = spent
+        self._under_way = 0
+        self._begun = time.monotonic()
+
+    def total(self) -> Usage:
+        """Return what was spent, earlier processes included."""
+        return self._before + super().total()
+
+    def admit(self) -> None:
+        """Let a call pass.
+
+        Raises:
+            BudgetSpent: It cannot be paid.
+        """
+        with self._lock:
+            committed = self.total() + Usage(calls=self._under_way)
+            if reason := self._exceeded(committed, time.monotonic() - self._begun):
+                self.refused += 1
+                self.why = self.why or reason
+                raise BudgetSpent(reason)
+            self._under_way += 1
+
+    def settle(self, model: str, usage: Usage | None) -> None:
+        """Count a call that is over; ``None`` = it cost nothing."""
+        with self._lock:
+            super().settle(model, usage)
+            self._under_way -= 1
+
+
+@contextmanager
+def paid_from(purse: UsageMeter) -> Iterator[None]:
+    """Have a purse, or any meter, count the language-model calls inside the block.
+
+    Like :func:`meter`, with a meter that is at hand: one purse may pay for several blocks.
+    """
+    _watch_execution()
+    with carry(_METERS, (*(carried(_METERS) or ()), purse)):
+        yield
 
 
 @contextmanager
@@ -75,9 +147,8 @@ def meter() -> Iterator[UsageMeter]:
     >>> usage.total().calls
     1
     """
-    _watch_execution()
     counter = UsageMeter()
-    with carry(_METERS, (*(carried(_METERS) or ()), counter)):
+    with paid_from(counter):
         yield counter
 
 
@@ -136,21 +207,29 @@ def _observed(lm: Any) -> bool:
 def _one_call(lm: Any) -> Iterator[list[Any]]:
     """Charge one call; inside it no meter runs, since an LM may be made of other LMs."""
     meters: tuple[UsageMeter, ...] = carried(_METERS)
+    model = str(getattr(lm, "model", type(lm).__name__))
+    admitted: list[UsageMeter] = []
     seen: list[Any] = []
+    usage: Usage | None = None
     started = time.perf_counter()
-    sent = True
     try:
+        for counter in meters:
+            counter.admit()
+            admitted.append(counter)
+        usage = Usage(calls=1)
         with carry(_METERS, ()):
             yield seen
     except _NOT_SENT:
-        sent = False
+        usage = None
         raise
     finally:
         seconds = time.perf_counter() - started
-        if sent and not (seen and seen[0].cache_hit):
-            usage = _usage(seen[0], seconds) if seen else Usage(calls=1, seconds=seconds)
-            for counter in meters:
-                counter.add(str(getattr(lm, "model", type(lm).__name__)), usage)
+        if seen and seen[0].cache_hit:
+            usage = None
+        elif usage is not None:
+            usage = _usage(seen[0], seconds) if seen else replace(usage, seconds=seconds)
+        for counter in admitted:
+            counter.settle(model, usage)
 
 
 def _usage(result: Any, seconds: float) -> Usage:

@@ -206,6 +206,7 @@ BENCHMARK = Benchmark(
     program=program,
     evaluator=evaluator,
     key=key,
+    category=category,
     compares=("f1", "exact", "judge"),
     read_predictions=read_predictions,
 )

@@ -282,6 +282,7 @@ BENCHMARK = Benchmark(
     program=program,
     evaluator=evaluator,
     key=key,
+    category=category,
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )

@@ -12,6 +12,9 @@ Example:    prompt              Is it plausible that frequent hardship can make 
 Metric:     the share of prompts all of whose instructions are followed
             (:mod:`evaluators.instructions`), ``compare="strict"`` unless asked otherwise;
             ``"loose"`` forgives a first and a last line and asterisks. Both stand in the rows.
+            ``"strict_2026"`` and ``"loose_2026"`` judge as the published checks have since they
+            were changed, ``"strict_described"`` and ``"loose_described"`` as the prompts' words
+            say, the first two as the published checks did when IFBench came out.
 Deviations: none known; :mod:`evaluators.instructions` says where its checks follow the published
             ones rather than the wording of a prompt.
 
@@ -20,7 +23,8 @@ that it does not follow, and ``repair`` rewrites it for those. Where ``check`` f
 response is given as it is, so a prompt costs two calls or three. None of them sees anything but
 the prompt and what the others wrote: the checks of the benchmark are for the judge alone. An
 example's ``category`` is the id of its first instruction and its ``family`` the part of that
-before the colon; ``categories`` and ``families`` name all.
+before the colon; ``categories`` and ``families`` name all. A running program has no such labels:
+:func:`category` tells the first instruction from the prompt's words.
 
 The data is looked for in the folder given, or in ``$DRPG_DATA``, ``../shared/data`` and
 ``data``; each may be the folder of the file or hold it as ``ifbench``.
@@ -37,9 +41,10 @@ import dspy
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.instructions import SCORINGS, FollowsInstructions
 from programs._files import find_file
+from programs._instruction_kinds import kinds_in
 from programs._instructions import examples_of, paired_responses
 
-__all__ = ["BENCHMARK", "evaluator", "key", "load", "program", "read_predictions"]
+__all__ = ["BENCHMARK", "category", "evaluator", "key", "load", "program", "read_predictions"]
 
 _FILE = "IFBench_test.jsonl"
 _GET_IT = (
@@ -142,7 +147,7 @@ def evaluator(
 
     Args:
         data: Not looked at: the examples carry what is judged by.
-        compare: ``"strict"`` or ``"loose"``.
+        compare: A name of :data:`evaluators.instructions.SCORINGS`.
         options: Passed on to :class:`evaluators.instructions.FollowsInstructions`.
     """
     return FollowsInstructions(compare, **options)
@@ -151,6 +156,19 @@ def evaluator(
 def key(inputs: Mapping[str, Any]) -> str:
     """Return the text that is embedded: the prompt."""
     return str(inputs["prompt"])
+
+
+def category(inputs: Mapping[str, Any]) -> str:
+    """Tell from a prompt's words which instruction comes first in it, without any label.
+
+    Returns:
+        Its id, with its family before the colon, as in ``"count:numbers"``; ``""`` for wordings
+        that are not known. It is the ``category`` of all 300 published prompts.
+
+    >>> category({"prompt": "Is the sea blue? Include exactly 2 numbers in the response."})
+    'count:numbers'
+    """
+    return next(iter(kinds_in(str(inputs["prompt"]))), "")
 
 
 def read_predictions(
@@ -177,6 +195,7 @@ BENCHMARK = Benchmark(
     key=key,
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
+    category=category,
 )
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import dspy
 
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
-from evaluators.instructions import SCORINGS, FollowsInstructions
+from evaluators.instructions import FollowsInstructions
 from programs._files import find_file
 from programs._instructions import examples_of, paired_responses
 
@@ -95,7 +95,8 @@ def evaluator(
 
     Args:
         data: Not looked at: the examples carry what is judged by.
-        compare: ``"strict"`` or ``"loose"``.
+        compare: A name of :data:`evaluators.instructions.SCORINGS`; those of ``2026`` differ for
+            IFBench alone.
         options: Passed on to :class:`evaluators.instructions.FollowsInstructions`.
     """
     return FollowsInstructions(compare, **options)
@@ -128,6 +129,6 @@ BENCHMARK = Benchmark(
     program=program,
     evaluator=evaluator,
     key=key,
-    compares=tuple(SCORINGS),
+    compares=("strict", "loose", "strict_described", "loose_described"),
     read_predictions=read_predictions,
 )

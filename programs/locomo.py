@@ -218,6 +218,7 @@ BENCHMARK = Benchmark(
     program=program,
     evaluator=evaluator,
     key=key,
+    category=category,
     compares=(*SCORINGS, "judge"),
     read_predictions=read_predictions,
 )

@@ -213,6 +213,7 @@ BENCHMARK = Benchmark(
     program=program,
     evaluator=evaluator,
     key=key,
+    category=category,
     compares=("f1", "exact", "judge"),
     read_predictions=read_predictions,
 )

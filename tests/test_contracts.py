@@ -10,19 +10,27 @@ import pytest
 
 from drpg_dspy import optimizers
 from drpg_dspy.optimizers import (
+    ACE,
     DRPG,
+    JERP,
     NLPG,
     Ablation,
     CaseWriter,
+    Combined,
+    ConstraintAdapter,
+    DynamicCheatsheet,
     Gate,
+    Gated,
     GrowPrompt,
     Holdout,
     MAMStreamICL,
     MemPrompt,
     OnlineOptimizer,
     QuoteWriter,
+    Replay,
     SelfRefine,
     SelfStreamICL,
+    Shadow,
     ZeroShot,
 )
 from drpg_dspy.testing.contracts import OptimizerContract
@@ -30,6 +38,11 @@ from drpg_dspy.testing.contracts import OptimizerContract
 
 def _list_of(inputs: Mapping[str, Any]) -> str:
     return str(inputs["question"])[-2]
+
+
+def _odd(inputs: Mapping[str, Any], answer: Any) -> float:
+    """Judge an old question's new answer by its length, so that trials end both ways."""
+    return float(len(str(answer)) % 2)
 
 
 VARIANTS = {
@@ -49,6 +62,8 @@ VARIANTS = {
     "drpg feedback text": lambda: DRPG(k=4, feedback_text=True),
     "drpg case writer": lambda: DRPG(k=4, writer=CaseWriter(), feedback_text=True),
     "drpg quote writer": lambda: DRPG(k=4, writer=QuoteWriter(), feedback_text=True),
+    "drpg gated": lambda: Gated(DRPG(k=4), _odd, every=2, level=0.5, trial=Replay(4, 12)),
+    "drpg shadowed": lambda: Gated(DRPG(k=4), _odd, every=2, level=0.5, trial=Shadow(2, 12)),
     "drpg guarded": lambda: Holdout(DRPG(k=4), share=0.4),
     "drpg policy only": lambda: DRPG(k=4, shots=0),
     "nlpg": lambda: NLPG(window=2, gate=Gate(calls=10, min_cases=1)),
@@ -59,6 +74,17 @@ VARIANTS = {
     "nlpg one policy": lambda: NLPG(window=2, gate=None, ablation=Ablation(routing=False)),
     "nlpg random route": lambda: NLPG(window=2, gate=None, ablation={"random_route": True}),
     "nlpg unmerged": lambda: NLPG(window=2, gate={"calls": 10}, ablation={"aggregate": False}),
+    "dynamic_cheatsheet": lambda: DynamicCheatsheet(max_tokens=50),
+    "dynamic_cheatsheet synthesis": lambda: DynamicCheatsheet(retrieved=3),
+    "ace": lambda: ACE(max_tokens=60, rounds=2),
+    "ace failures": lambda: ACE(only_failures=True, feedback_text=False),
+    "ace guarded": lambda: Holdout(ACE(), share=0.4),
+    "jerp": lambda: JERP(top=2, capacity=3),
+    "jerp alone": lambda: JERP(references=0),
+    "constraints": lambda: ConstraintAdapter(),
+    "constraints unchecked": lambda: ConstraintAdapter(repair=0, on_conflict="refuse"),
+    "constraints with drpg": lambda: Combined(ConstraintAdapter(), DRPG(k=4)),
+    "constraints with ace guarded": lambda: Holdout(Combined(ConstraintAdapter(), ACE())),
     "nlpg guarded": lambda: Holdout(NLPG(window=1, gate=None), share=0.4),
 }
 

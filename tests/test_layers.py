@@ -12,20 +12,23 @@ ROOT = Path(__file__).resolve().parents[1]
 # Each layer may import the ones below it, and itself.
 LAYERS = [
     ["cli", "__main__"],
-    ["report"],
-    ["streaming", "analysis", "testing", "scoring", "local_lm"],
+    ["report", "comparing"],
+    ["continual", "streaming", "analysis", "testing", "scoring", "local_lm"],
     ["online"],
-    ["optimizers"],
+    ["optimizers", "governance"],
     ["retrieval"],
     ["memory", "tracking", "injection"],
-    ["types", "plain", "arguments", "exceptions", "carrier", "usage", "weights", "judging"],
+    [
+        *("types", "benchmark", "plain", "arguments", "exceptions"),
+        *("carrier", "usage", "weights", "judging", "constraints"),
+    ],
 ]
 RANK = {name: rank for rank, layer in enumerate(reversed(LAYERS)) for name in layer}
 # drpg_dspy.testing offers contracts for every layer and is imported by none of them.
 # Programs are ordinary DSPy programs; some search a corpus, with the library's retrievers.
 OUTSIDE = {
-    "programs": {"types", "exceptions", "retrieval"},
-    "evaluators": {"types", "exceptions"},
+    "programs": {"types", "exceptions", "retrieval", "constraints"},
+    "evaluators": {"types", "exceptions", "constraints"},
 }
 
 SOURCES = sorted((ROOT / "drpg_dspy").rglob("*.py"))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drpg_dspy.exceptions import StorageError
-from drpg_dspy.plain import digest, dumps, loads, to_plain
+from drpg_dspy.plain import digest, dumps, loads, sendable, to_plain
 
 
 class Colour(enum.Enum):
@@ -123,3 +123,19 @@ def test_any_nested_value_survives(value: Any) -> None:
 def test_digests_depend_on_every_part() -> None:
     assert digest("a", "b") != digest("ab")
     assert digest({"x": 1, "y": 2}) == digest({"y": 2, "x": 1})
+
+
+def test_lone_surrogates_are_replaced_and_pairs_joined() -> None:
+    assert sendable("a\ud800b") == "a\ufffdb"
+    assert sendable("\ud83d\ude00") == "😀"
+    assert sendable("ok é") == "ok é"
+    assert sendable(3) == 3
+
+
+def test_texts_inside_lists_and_dicts_are_sendable_as_well() -> None:
+    image = dspy.Image("https://example.org/a.png")
+
+    assert sendable({"cases": ["a\ud800", ("b", "\udfffc")]}) == {
+        "cases": ["a\ufffd", ("b", "\ufffdc")]
+    }
+    assert sendable(image) is image

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 
 from drpg_dspy.types import Feedback, Policy, Rollout, Rule, Usage
@@ -37,6 +39,25 @@ def test_records_are_immutable() -> None:
 def test_scores_that_are_none_are_refused(score: Any) -> None:
     with pytest.raises(ValueError, match="score"):
         Feedback(score)
+
+
+@pytest.mark.parametrize("score", [np.array([1.0]), np.array([0.5, 0.5]), 10**400, 1j])
+def test_arrays_and_what_no_float_holds_are_no_scores(score: Any) -> None:
+    with pytest.raises(ValueError, match="A score must be"):
+        Feedback(score)
+
+
+@pytest.mark.parametrize("score", [np.float32(1.0), np.True_, np.array(1.0), Fraction(1), 1])
+def test_a_number_of_any_library_is_a_score(score: Any) -> None:
+    assert Feedback(score).score == 1.0
+
+
+def test_no_text_is_an_empty_text_and_anything_else_is_named() -> None:
+    missing: Any = None
+    assert Feedback(1.0, text=missing).text == ""
+    for name in ("text", "id", "author"):
+        with pytest.raises(ValueError, match=f"{name} must be a string, got 7"):
+            Feedback(1.0, **{name: 7})
 
 
 def test_nan_is_a_score_that_judges_nothing() -> None:

@@ -16,7 +16,15 @@ import numpy as np
 from drpg_dspy.arguments import number, whole
 from drpg_dspy.exceptions import missing_extra
 
-__all__ = ["McNemar", "Wilcoxon", "mcnemar", "mean_interval", "wilcoxon", "wilson"]
+__all__ = [
+    "McNemar",
+    "Wilcoxon",
+    "bootstrap_interval",
+    "mcnemar",
+    "mean_interval",
+    "wilcoxon",
+    "wilson",
+]
 
 CONFIDENCE = 0.95
 """Level of every interval unless another is given."""
@@ -70,6 +78,43 @@ def mean_interval(differences: Any, confidence: float = CONFIDENCE) -> tuple[flo
         return math.nan, math.nan
     half = _quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return float(values.mean()) - half, float(values.mean()) + half
+
+
+def bootstrap_interval(
+    differences: Any, confidence: float = CONFIDENCE, *, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the mean of paired differences.
+
+    Pairs are drawn with replacement, as often as there are pairs.
+
+    Args:
+        differences: First minus second, one for each pair.
+        confidence: In (0, 1).
+        resamples: How often, at least 1.
+        seed: Of the draws.
+
+    Returns:
+        Lower and upper end; NaN for fewer than two pairs.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993.
+
+    >>> low, high = bootstrap_interval([1.0, 0.0, 0.0, -1.0] * 25)
+    >>> f"{low:.2f} {high:.2f}"
+    '-0.14 0.14'
+    """
+    values = np.asarray(differences, dtype=float)
+    number("confidence", confidence, 0, 1)
+    whole("resamples", resamples, 1)
+    if len(values) < 2:
+        return math.nan, math.nan
+    # Drawing pairs is drawing how often each distinct difference occurs.
+    distinct, counts = np.unique(np.round(values, 12), return_counts=True)
+    shares = counts / counts.sum()
+    drawn = np.random.default_rng(seed).multinomial(len(values), shares, size=resamples)
+    means = drawn @ distinct / len(values)
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(means, [tail, 100 - tail])
+    return float(low), float(high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,11 @@ class RunSummary:
     stopped: str = ""
 
     @property
+    def settled(self) -> int:
+        """Steps that the score is over: all but those that wait for their feedback."""
+        return self.n - self.waiting
+
+    @property
     def usage(self) -> Usage:
         """LM use of the whole run."""
         return self.answering + self.policy_writing + self.learning
@@ -306,11 +311,11 @@ def _known(value: float) -> float | None:
 
 def _lines(run: RunSummary) -> Iterator[str]:
     score = "no score yet" if math.isnan(run.score) else f"score {run.score:.1%}"
-    yield f"{run.n} steps, {score}: {run.correct} correct of {run.judged} judged"
+    yield f"{run.n} steps, {score}: {run.correct} correct of {run.settled}"
     missing = {
-        "not judged": run.not_judged,
-        "failed": run.failed,
-        "waiting for feedback": run.waiting,
+        "not judged (counts as wrong)": run.not_judged,
+        "failed (counts as wrong)": run.failed,
+        "waiting for feedback (counts not yet)": run.waiting,
         "judged without proof": run.uninformative,
         "not learned from (the optimizer failed)": run.learn_failed,
     }

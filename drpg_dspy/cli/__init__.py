@@ -15,12 +15,17 @@ from typing import Any
 import click
 
 from drpg_dspy.cli.app import Group, help_if_alone
+from drpg_dspy.cli.audit import audit
+from drpg_dspy.cli.compare import compare
+from drpg_dspy.cli.constraints import constraints
 from drpg_dspy.cli.demo import demo
+from drpg_dspy.cli.epochs import epochs
 from drpg_dspy.cli.feedback import feedback
 from drpg_dspy.cli.listing import list_command
 from drpg_dspy.cli.lm import lm
 from drpg_dspy.cli.memory import memory
 from drpg_dspy.cli.policy import policy
+from drpg_dspy.cli.recap import recap, recap_judge, recap_report
 from drpg_dspy.cli.report import report
 from drpg_dspy.cli.run import resume, run
 from drpg_dspy.cli.score import score
@@ -52,7 +57,8 @@ def cli(ctx: click.Context) -> None:
 
 
 for _command in (
-    demo, run, resume, sweep, show, report, policy, score, feedback, list_command, lm, memory
+    demo, run, epochs, resume, sweep, compare, show, report, audit, policy, score, feedback,
+    list_command, lm, memory, constraints, recap, recap_report, recap_judge,
 ):  # fmt: skip
     cli.add_command(_command)
 

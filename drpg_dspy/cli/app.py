@@ -1,20 +1,27 @@
-"""What all commands share: one message for a user's mistake, exit codes, ``--debug``."""
+"""What all commands share: one message for a user's mistake, exit codes, ``--debug``.
+
+With ``--json`` a program reads the output, so a failure is a JSON value as well: an object with
+``error`` and ``exit_code`` on stdout, unless the command's own report stands there already.
+"""
 
 from __future__ import annotations
 
 import difflib
 import dis
+import errno
 import os
 import select
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 import click
 
+from drpg_dspy.cli.layout import emit_json, printed_json
 from drpg_dspy.exceptions import DRPGError
 
 __all__ = [
@@ -66,6 +73,18 @@ def wrong_if(option: str | list[str], *kinds: type[Exception]) -> Iterator[None]
         raise wrong(option, error) from error
 
 
+class Interrupted(click.exceptions.Exit):
+    """Ctrl-C ended a command.
+
+    Args:
+        message: Says how to go on.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(EXIT_INTERRUPTED)
+        self.message = message
+
+
 class Command(click.Command):
     """A command whose errors are one message on stderr; ``--debug`` shows the traceback."""
 
@@ -76,28 +95,28 @@ class Command(click.Command):
                 ["--debug"],
                 is_flag=True,
                 expose_value=False,
-                callback=_keep_debug,
                 help="Show the traceback of an error.",
             )
         )
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the arguments; many are looked up here already."""
+        debug = "--debug" in args
+        with _in_one_message(debug):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[_DEBUG] = debug
+        return ctx
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see the class."""
-        debug = bool(ctx.meta.get(_DEBUG))
-        try:
+        with _in_one_message(bool(ctx.meta.get(_DEBUG))):
             return super().invoke(ctx)
-        except click.ClickException as error:
-            if not debug or error.__cause__ is None:
-                raise
-            behind = error.__cause__
-        except _USER_ERRORS as error:
-            if debug or isinstance(error, BrokenPipeError):  # the group knows whose pipe it was
-                raise
-            raise click.ClickException(_message(error)) from error
-        except KeyboardInterrupt as interrupt:
-            click.echo(f"\n{str(interrupt) or 'Interrupted.'}", err=True)
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-        raise behind
 
 
 class Group(click.Group):
@@ -113,14 +132,25 @@ class Group(click.Group):
         kwargs.setdefault("invoke_without_command", True)
         super().__init__(*args, **kwargs)
 
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
         """Read the arguments; ``--help`` prints here already."""
-        with _while_somebody_reads():
-            return super().make_context(*args, **kwargs)
+        wanted = parent is None and "--json" in args
+        with _FailuresAsJSON(wanted), _while_somebody_reads():
+            ctx = super().make_context(info_name, args, parent, **extra)
+        if parent is None:
+            ctx.meta[_JSON] = wanted
+        return ctx
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
-        with _while_somebody_reads():
+        outermost = ctx.parent is None
+        with _FailuresAsJSON(outermost and ctx.meta.get(_JSON, False)), _while_somebody_reads():
             return super().invoke(ctx)
 
 
@@ -168,15 +198,86 @@ def explained(error: BaseException) -> bool:
 
 
 _DEBUG = "drpg_dspy.cli.debug"
+_JSON = "drpg_dspy.cli.json"
+
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def _keep_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[_DEBUG] = value
+@contextmanager
+def _in_one_message(debug: bool) -> Iterator[None]:
+    """Turn a user's mistake into the error that click prints without a traceback."""
+    try:
+        yield
+        return
+    except click.ClickException as error:
+        if not debug or error.__cause__ is None:
+            raise
+        behind = error.__cause__
+    except _USER_ERRORS as error:
+        if debug or isinstance(error, BrokenPipeError):  # the group knows whose pipe it was
+            raise
+        raise click.ClickException(_message(error)) from error
+    except KeyboardInterrupt as interrupt:
+        said = str(interrupt) or "Interrupted."
+        click.echo(f"\n{said}", err=True)
+        raise Interrupted(said) from None
+    raise behind
+
+
+class _FailuresAsJSON:
+    """Says on stdout, as JSON, what made the block fail; a report printed before stands alone."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.wanted or error is None or printed_json():
+            return
+        if isinstance(error, click.exceptions.Exit) and not isinstance(error, Interrupted):
+            return  # --help, or a reader who is gone
+        said = getattr(error, "message", "") or str(error) or type(error).__name__
+        if isinstance(error, click.ClickException):
+            said = error.format_message()
+        code = getattr(error, "exit_code", EXIT_FAILED)
+        emit_json({"error": click.unstyle(said), "exit_code": code})
 
 
 def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and (said := _about_a_file(error)):
+        return said
     text = str(error).strip() or type(error).__name__
     return text if explained(error) else f"{text}\n(--debug shows where this was raised.)"
+
+
+def _about_a_file(error: OSError) -> str:
+    """Say what a file or folder lacks, and what mends it; ``""`` for another kind of error."""
+    if error.filename is None:
+        return ""
+    place = os.path.abspath(os.fsdecode(error.filename2 or error.filename))
+    if error.errno in _NOT_ALLOWED:
+        ours = Path(".drpg").absolute() in (Path(place), *Path(place).parents)
+        return (
+            f"{place} cannot be used: {_reason(error)}. Give this user the right to it "
+            "(chmod, chown)"
+            + (", work in another folder, or set DRPG_RUNS to one." if ours else ".")
+        )
+    if error.errno in _FULL:
+        return f"{place} cannot be written: {_reason(error)}. Free some space, and try again."
+    return ""
+
+
+def _reason(error: OSError) -> str:
+    reason = error.strerror or type(error).__name__
+    return reason[:1].lower() + reason[1:]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,15 +17,17 @@ from typing import Any
 import click
 
 from drpg_dspy.analysis import summarise
-from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, wrong
+from drpg_dspy.cli import names
+from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, unknown_name, wrong
 from drpg_dspy.cli.config import read_config
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.run import run as run_command
+from drpg_dspy.cli.settings import DEFAULTS, config_from
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.memory import SQLiteMemory
-from drpg_dspy.streaming import RunFolder, list_runs
+from drpg_dspy.streaming import RunConfig, RunFolder, list_runs
 
-__all__ = ["Cell", "Outcome", "cells", "commands", "sweep_and_report"]
+__all__ = ["Cell", "Outcome", "cells", "commands", "settings_of", "sweep_and_report"]
 
 _LOGS = Path(".drpg", "sweep")
 _SHARED = ("policy_lm", "data", "limit", "embedder")
@@ -79,10 +82,11 @@ class Outcome:
 def sweep_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
     """Do what ``drpg sweep`` does with its options by name."""
     todo = cells(options["configs"], options["lms"])
+    for cell in todo:
+        settings_of(cell, options)  # a mistake shows before anything is started
     steps = [(cell, command) for cell in todo for command in [commands(cell, options)]]
     if options["dry_run"]:
-        for cell, command in steps:
-            click.echo(f"{cell.name}: {'done already' if command is None else ' '.join(command)}")
+        _announce(steps, as_json)
         return
     outcomes = [Outcome(cell, "done already") for cell, command in steps if command is None]
     for cell in (outcome.cell for outcome in outcomes):
@@ -103,17 +107,36 @@ def cells(paths: Iterable[Path], lms: Sequence[str]) -> list[Cell]:
     """
     files = list(dict.fromkeys(file for path in paths for file in _files(path)))
     for file in files:
-        read_config(file, run_command)  # a mistake shows before anything is started
+        read_config(file, run_command, "FILES")
     stems = [file.stem for file in files]
     found = []
     for lm in dict.fromkeys(lms):
         for file in files:
             stem = f"{file.parent.name}-{file.stem}" if stems.count(file.stem) > 1 else file.stem
             found.append(Cell(file, lm, _slug(f"{stem}-{lm.rsplit('/', 1)[-1]}")))
-    names = [cell.name for cell in found]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    called = [cell.name for cell in found]
+    if twice := sorted({name for name in called if called.count(name) > 1}):
         raise wrong("FILES", f"two cells of this sweep would be called {', '.join(twice)}.")
     return found
+
+
+def settings_of(cell: Cell, options: Mapping[str, Any]) -> RunConfig:
+    """Return the settings that a cell's run would be started with.
+
+    Raises:
+        click.BadParameter: The file names no benchmark, or a setting cannot be used.
+    """
+    filed = read_config(cell.config, run_command, "FILES")
+    shared = {name: options[name] for name in _SHARED if options.get(name) is not None}
+    given = {**DEFAULTS, **filed, **shared, "lm": cell.lm, "mlflow": False}
+    try:
+        if "benchmark" not in given:
+            raise click.BadParameter("It names no benchmark.")
+        if given["optimizer"] not in (known := names.optimizer_classes()):
+            raise click.BadParameter(unknown_name("optimizer", given["optimizer"], known))
+        return config_from(given)
+    except click.BadParameter as error:
+        raise wrong("FILES", f"{cell.config}: {error.message}") from error
 
 
 def commands(cell: Cell, options: Mapping[str, Any]) -> list[str] | None:
@@ -140,19 +163,11 @@ def commands(cell: Cell, options: Mapping[str, Any]) -> list[str] | None:
 
 
 def _check_same(cell: Cell, folder: RunFolder, options: Mapping[str, Any]) -> None:
-    filed = read_config(cell.config, run_command)
-    stored = folder.config
-    wanted = {
-        "benchmark": filed.get("benchmark"),
-        "optimizer": filed.get("optimizer", "drpg"),
-        "lm": cell.lm,
-        "policy_lm": options.get("policy_lm") or filed.get("policy_lm"),
-        "limit": options.get("limit") or filed.get("limit"),
-    }
+    stored, wanted = (_compared(c) for c in (folder.config, settings_of(cell, options)))
     differing = {
-        name: (getattr(stored, name), value)
-        for name, value in wanted.items()
-        if getattr(stored, name) != value
+        name: (stored.get(name), wanted.get(name))
+        for name in sorted({*stored, *wanted} - _SINCE)
+        if stored.get(name) != wanted.get(name)
     }
     if differing:
         shown = "; ".join(f"{k}: {was!r}, now {now!r}" for k, (was, now) in differing.items())
@@ -161,6 +176,39 @@ def _check_same(cell: Cell, folder: RunFolder, options: Mapping[str, Any]) -> No
             f"the run {cell.name!r} was started with other settings ({shown}). Remove it from "
             f"{folder.path}, or sweep in another folder.",
         )
+
+
+_FREE = {"data", "budget", "versions", "embedder", "threshold", "options", "extra"}
+_ELSEWHERE = {"mlflow", "experiment", "tracking_uri", "stop_after_failures"}
+_SINCE = {"category"}
+"""An argument that is filled in where none is given, and was not in earlier versions."""
+
+
+def _compared(config: RunConfig) -> dict[str, Any]:
+    """Return the settings in which a run must not differ from the file it is named after."""
+    plain = config.as_dict()
+    own = {name: value for name, value in plain.items() if name not in _FREE}
+    extra = {name: value for name, value in plain["extra"].items() if name not in _ELSEWHERE}
+    return {**plain["options"], **own, **extra}
+
+
+def _announce(steps: Sequence[tuple[Cell, list[str] | None]], as_json: bool) -> None:
+    """Say what would be done."""
+    if as_json:
+        emit_json(
+            [
+                {
+                    "run": cell.name,
+                    "config": str(cell.config),
+                    "lm": cell.lm,
+                    "command": None if command is None else ["drpg", *command],
+                }
+                for cell, command in steps
+            ]
+        )
+        return
+    for cell, command in steps:
+        click.echo(f"{cell.name}: {'done already' if command is None else shlex.join(command)}")
 
 
 def _carried_out(

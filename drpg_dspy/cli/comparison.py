@@ -25,10 +25,12 @@ class Flips:
     Attributes:
         fixed: Wrong before, right after.
         broken: Right before, wrong after.
+        compared: Questions that both runs judged.
     """
 
     fixed: tuple[tuple[Step, Step], ...]
     broken: tuple[tuple[Step, Step], ...]
+    compared: int
 
 
 def flips(before: Memory, after: Memory) -> Flips:
@@ -36,16 +38,18 @@ def flips(before: Memory, after: Memory) -> Flips:
     first = {rollout.step: (rollout, feedback) for rollout, feedback in before.rollouts()}
     fixed: list[tuple[Step, Step]] = []
     broken: list[tuple[Step, Step]] = []
+    compared = 0
     for rollout, feedback in after.rollouts():
         old = first.get(rollout.step)
         if old is None or old[1] is None or feedback is None:
             continue
         if not (old[1].judged and feedback.judged) or old[0].inputs != rollout.inputs:
             continue
+        compared += 1
         was, now = before.is_correct(old[1]), after.is_correct(feedback)
         if was != now:
             (fixed if now else broken).append((old, (rollout, feedback)))
-    return Flips(tuple(fixed), tuple(broken))
+    return Flips(tuple(fixed), tuple(broken), compared)
 
 
 def compare_text(before: tuple[str, Memory], after: tuple[str, Memory]) -> str:
@@ -76,7 +80,7 @@ def _column(run: RunSummary) -> list[tuple[str, str]]:
     steps = max(run.n, 1)
     policy = run.policy_writing + run.learning
     return [
-        ("right", f"{run.correct} of {run.n}"),
+        ("right", f"{run.correct} of {run.settled}"),
         ("score", share(run.score)),
         ("not judged, failed", f"{run.not_judged}, {run.failed}"),
         ("tokens in a question", count(run.usage.prompt_tokens / steps)),
@@ -106,7 +110,8 @@ def _outcome(
         return f"{heading(verdict)}\nNo question's verdict differs."
     chance = mcnemar(fixed, broken).two_sided
     return (
-        f"{heading(verdict)}\nOnly {names[1]} got {plural(fixed, 'question')} right, only "
+        f"{heading(verdict)}\nOf {plural(changed.compared, 'question')} that both runs judged, "
+        f"only {names[1]} got {plural(fixed, 'question')} right, only "
         f"{names[0]} {plural(broken, 'question')} (exact McNemar test, two-sided: "
         f"p {f'= {chance:.3f}' if chance >= 0.001 else '< 0.001'}"
         f"{'; chance alone may do that' if chance > _CHANCE else ''})."

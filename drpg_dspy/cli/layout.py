@@ -23,6 +23,8 @@ __all__ = [
     "heading",
     "minutes",
     "plural",
+    "printed_json",
+    "ranges",
     "share",
 ]
 
@@ -98,6 +100,26 @@ def plural(n: int, thing: str, things: str = "") -> str:
     return f"{n:,} {thing}" if n == 1 else f"{n:,} {things or thing + 's'}"
 
 
+def ranges(numbers: Sequence[int], most: int = 8) -> str:
+    """Return rising numbers, three or more in a row as a range; beyond ``most`` parts cut.
+
+    >>> ranges([1, 2, 3, 5, 8, 9]), ranges([1, 3, 5], most=2)
+    ('1–3, 5, 8, 9', '1, 3, …')
+    """
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    parts = [
+        part
+        for row in rows
+        for part in ([f"{row[0]}–{row[-1]}"] if len(row) > 2 else map(str, row))
+    ]
+    return ", ".join(parts[:most]) + (", …" if len(parts) > most else "")
+
+
 def share(value: float | None) -> str:
     """Return a share as a percentage; ``–`` where there is none.
 
@@ -130,6 +152,17 @@ def emit_json(value: Any, *, line: bool = False) -> None:
     plain = _without_nan(to_plain(value))
     layout: dict[str, Any] = {} if line else {"indent": 2}
     click.echo(json.dumps(plain, allow_nan=False, **layout))
+    if (ctx := click.get_current_context(silent=True)) is not None:
+        ctx.meta[_PRINTED] = True
+
+
+def printed_json() -> bool:
+    """Tell whether the command that is under way has printed its JSON value."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.meta.get(_PRINTED))
+
+
+_PRINTED = "drpg_dspy.cli.printed"
 
 
 def _escaped(char: str) -> str:

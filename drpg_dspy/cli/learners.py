@@ -24,7 +24,7 @@ from drpg_dspy.exceptions import ModelNotFound
 from drpg_dspy.local_lm import resolve_lm
 from drpg_dspy.memory import Embedder, SQLiteMemory
 from drpg_dspy.online import OnlinePolicyOptimizer
-from drpg_dspy.optimizers import OnlineOptimizer
+from drpg_dspy.optimizers import Gated, OnlineOptimizer, Replay, Shadow, judged_by
 from drpg_dspy.retrieval import HashingEmbedder, PackagedMiniLM, resolve_embedder
 from drpg_dspy.retrieval.embedder import BGE, ENVIRONMENT, MINILM
 from drpg_dspy.streaming import RunConfig, RunFolder, stream_order
@@ -34,6 +34,7 @@ from drpg_dspy.types import Benchmark
 __all__ = [
     "Stream",
     "embedder_spec",
+    "examples_of",
     "make_embedder",
     "make_lm",
     "open_learner",
@@ -84,7 +85,7 @@ def prepare(config: RunConfig, embedder: Embedder | None = None) -> Stream:
     """
     benchmark = checked(names.benchmark(config.benchmark))
     make_optimizer(config)  # a mistake shows before a model starts
-    examples = _examples(benchmark, config)
+    examples = examples_of(benchmark, config)
     lm = make_lm(str(config.lm), config.extra)
     writer = config.policy_lm
     policy_lm = make_lm(writer, config.extra, "--policy-lm") if writer else None
@@ -94,14 +95,23 @@ def prepare(config: RunConfig, embedder: Embedder | None = None) -> Stream:
 
     optimizer = make_optimizer(config, policy_lm, agent)
     embedder = embedder or make_embedder(config.embedder)
-    return Stream(benchmark, examples, _metric(benchmark, config), lm, optimizer, embedder)
+    metric = _metric(benchmark, config)
+    if gate := config.extra.get("gate"):
+        trial = Shadow() if gate == "shadow" else Replay()
+        optimizer = Gated(optimizer, judged_by(examples, metric), trial=trial)
+    return Stream(benchmark, examples, metric, lm, optimizer, embedder)
 
 
 @contextmanager
 def open_learner(
     folder: RunFolder, stream: Stream, *, tracked: bool = True
 ) -> Iterator[OnlinePolicyOptimizer]:
-    """Open a run's learner under its LM; the caller closes it with the status to report."""
+    """Open a run's learner under its LM; the caller closes it with the status to report.
+
+    Raises:
+        StorageError: Its steps are gone.
+    """
+    folder.check_whole()
     config = folder.config
     memory = SQLiteMemory(folder.memory_path, stream.embedder, threshold=config.threshold)
     learner = OnlinePolicyOptimizer(
@@ -176,7 +186,13 @@ def embedder_spec(spec: str | None, embedder: Embedder) -> str:
     return os.environ.get(ENVIRONMENT, "").strip() or BGE
 
 
-def _examples(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
+def examples_of(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
+    """Return a run's examples in the order in which they are met.
+
+    Raises:
+        click.BadParameter: The loader refuses a setting, or leaves no example.
+        BenchmarkDataMissing: The data is not there.
+    """
     options: dict[str, Any] = {}
     if config.exclude_db:
         options["exclude_db"] = config.exclude_db

@@ -59,10 +59,16 @@ def _optimizer_lines(row: dict[str, Any]) -> Iterator[str]:
     yield f"  {row['name']}: {row['paper']}"
     if row["arguments"]:
         yield f"      --set: {row['arguments']}"
+    if row["writes_policies"]:
+        yield "      writes policies: --holdout SHARE guards them"
 
 
 def _run_lines(row: dict[str, Any]) -> Iterator[str]:
-    yield f"  {row['name']}: {row['optimizer']} on {row['benchmark']}, {row['lm']}"
+    if row["optimizer"] is None:
+        yield f"  {row['name']}"
+    else:
+        guarded = "" if row["holdout"] is None else f" (holdout {row['holdout']:g})"
+        yield f"  {row['name']}: {row['optimizer']}{guarded} on {row['benchmark']}, {row['lm']}"
     yield f"      {row['status']}"
 
 
@@ -93,6 +99,8 @@ def _status(found: Benchmark) -> str:
             return f"missing. {error}"
         except ValueError as error:
             return f"damaged: {error}"
+        except OSError as error:
+            return f"cannot be read: {error}"
     notes = [str(note.message) for note in said if issubclass(note.category, UserWarning)]
     return "; ".join([f"{n:,} questions are here", *notes])
 
@@ -104,11 +112,16 @@ def _optimizers() -> Iterator[dict[str, Any]]:
 
     for name, cls in names.optimizer_classes().items():
         arguments = list(inspect.signature(cls).parameters)
-        yield {"name": name, "paper": cls.paper, "arguments": ", ".join(arguments)}
+        yield {
+            "name": name,
+            "paper": cls.paper,
+            "arguments": ", ".join(arguments),
+            "writes_policies": cls.writes_policies,
+        }
 
 
 def _runs() -> Iterator[dict[str, Any]]:
-    from drpg_dspy.streaming import list_runs
+    from drpg_dspy.streaming import damaged_runs, list_runs
 
     for run in list_runs():
         yield {
@@ -116,8 +129,12 @@ def _runs() -> Iterator[dict[str, Any]]:
             "status": run.status,
             "benchmark": run.config.benchmark,
             "optimizer": run.config.optimizer,
+            "holdout": run.config.extra.get("holdout"),
             "lm": run.config.lm,
         }
+    unknown = dict.fromkeys(("benchmark", "optimizer", "holdout", "lm"))
+    for name, why in damaged_runs().items():
+        yield {"name": name, "status": f"damaged: {why}", **unknown}
 
 
 _ENTRIES: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {

@@ -12,11 +12,12 @@ import dspy
 
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import unknown_name, wrong, wrong_if
-from drpg_dspy.optimizers import Holdout, OnlineOptimizer
+from drpg_dspy.constraints import Constraint
+from drpg_dspy.optimizers import Combined, ConstraintAdapter, Holdout, OnlineOptimizer
 from drpg_dspy.streaming import RunConfig
 from drpg_dspy.types import Benchmark
 
-__all__ = ["check_options", "make_optimizer", "read_pairs", "read_settings"]
+__all__ = ["check_options", "make_optimizer", "read_constraints", "read_pairs", "read_settings"]
 
 
 def read_settings(
@@ -40,6 +41,9 @@ def read_settings(
         options["k"] = k
     elif "k" in accepted:
         options.setdefault("k", benchmark.k)
+    if "category" in accepted and benchmark.category is not None:
+        kind = benchmark.category
+        options.setdefault("category", f"{kind.__module__}:{kind.__qualname__}")
     check_options(optimizer, options, accepted)
     return options
 
@@ -59,6 +63,25 @@ def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
             raise wrong(option, f"{key!r} was given twice.")
         values[key] = _value(value)
     return values
+
+
+def read_constraints(pairs: Sequence[str]) -> dict[str, str]:
+    """Read ``TYPE=TEXT`` constraints.
+
+    Raises:
+        click.BadParameter: No ``=``, an unknown type, or one given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        kind, equals, text = pair.partition("=")
+        if not equals:
+            raise wrong("--constraint", f"Expected TYPE=TEXT, got {pair!r}.")
+        with wrong_if("--constraint", ValueError):
+            one = Constraint(kind, text)
+        if one.type in found:
+            raise wrong("--constraint", f"{one.type} was given twice.")
+        found[one.type] = text
+    return found
 
 
 def check_options(
@@ -111,18 +134,36 @@ def make_optimizer(
     if policy_lm is not None:
         arguments["policy_lm"] = policy_lm
     with wrong_if("--set", ValueError, TypeError):
+        if ":" in str(arguments.get("category") or ""):
+            arguments["category"] = names.import_from_here(arguments["category"], "--set")
         if arguments.get("writer") is not None:
             arguments["writer"] = _writer(arguments["writer"])
         if "lms" in arguments:
             arguments["lms"] = [agents(spec) for spec in _specs(arguments["lms"])]
         elif "lms" in accepted:
             raise wrong("--set", f"{name} needs its models: --set lms=SPEC,SPEC")
-        optimizer = classes[name](**arguments)
+        optimizer = _under_constraints(classes[name], arguments, config.extra)
     share = config.extra.get("holdout")
     if share is None:
         return optimizer
     with wrong_if("--holdout", ValueError):
         return Holdout(optimizer, share=share)
+
+
+def _under_constraints(
+    method: type[OnlineOptimizer], arguments: Mapping[str, Any], extra: Mapping[str, Any]
+) -> OnlineOptimizer:
+    """Return a method, under constraints where a run has some."""
+    own = {name: extra[name] for name in ("constraints", "repair") if extra.get(name) is not None}
+    if issubclass(method, ConstraintAdapter):
+        if twice := sorted(own.keys() & arguments.keys()):
+            raise ValueError(f"{twice[0]} was given twice: by --set and by an option of its own.")
+        return method(**{**arguments, **own})
+    if "constraints" in own:
+        return Combined(ConstraintAdapter(**own), method(**arguments))
+    if own:
+        raise ValueError("--repair needs a --constraint, or --optimizer constraints.")
+    return method(**arguments)
 
 
 def _specs(given: Any) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import pkgutil
 import sys
@@ -34,12 +33,14 @@ __all__ = [
     "MODEL",
     "OPTIMIZER",
     "OUTPUT_FILE",
+    "OUTPUT_FOLDER",
     "RUN",
     "benchmark",
     "benchmark_names",
     "compare_of",
     "import_from_here",
     "optimizer_classes",
+    "unknown_run",
     "writer_classes",
 ]
 
@@ -125,23 +126,31 @@ def import_from_here(spec: str, option: str) -> Any:
     return getattr(module, attribute)
 
 
+def unknown_run(option: str, kind: str, name: str) -> click.ClickException:
+    """Return the error for a name under which no run can be opened.
+
+    Args:
+        option: Where it was given.
+        kind: What was asked for: ``"run"``, ``"run or file"``.
+        name: The name.
+    """
+    from drpg_dspy.streaming import damaged_runs, list_runs
+
+    if why := damaged_runs().get(name):
+        return Stopped(f"The run {name!r} is damaged: {why}")
+    known = [run.name for run in list_runs()]
+    remedy = "" if known else "No run was started in this folder yet: drpg run --help."
+    return wrong(option, unknown_name(kind, name, known, remedy))
+
+
 def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
     """Return the methods by name, in alphabetical order.
 
     A guard around another method is no method of its own: drpg run --holdout.
     """
-    from drpg_dspy import optimizers
+    from drpg_dspy.optimizers import naming
 
-    exported = (getattr(optimizers, name) for name in optimizers.__all__)
-    found = {
-        cls.name: cls
-        for cls in exported
-        if inspect.isclass(cls)
-        and issubclass(cls, optimizers.OnlineOptimizer)
-        and not inspect.isabstract(cls)
-        and "optimizer" not in inspect.signature(cls).parameters
-    }
-    return dict(sorted(found.items()))
+    return naming.optimizer_classes()
 
 
 def writer_classes() -> dict[str, type[Any]]:
@@ -185,16 +194,14 @@ class _RunName(Name):
     name = "run"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        from drpg_dspy.streaming import RunFolder, list_runs
+        from drpg_dspy.streaming import RunFolder
 
         try:
             return RunFolder.open(value).name
         except DRPGError as error:
-            self.fail(str(error), param, ctx)
+            raise Stopped(f"The run {value!r} is damaged: {error}") from error
         except ValueError:
-            known = [run.name for run in list_runs()]
-            remedy = "" if known else "No run was started in this folder yet: drpg run --help."
-            self.fail(unknown_name("run", value, known, remedy), param, ctx)
+            raise unknown_run("NAME", "run", value) from None
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         from drpg_dspy.streaming import list_runs
@@ -222,13 +229,45 @@ class _OutputFile(click.Path):
     """A file to write; whether it can be written is found out before the work begins."""
 
     def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True)
+        super().__init__(dir_okay=False, readable=False)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):
             self.fail(f"There is no folder {str(path.parent)!r}.", param, ctx)
+        if os.path.exists(path) and not os.access(path, os.W_OK):
+            self.fail(f"{str(path)!r} may not be written. Name another file.", param, ctx)
+        if not os.path.exists(path) and not _writable(path.parent):
+            self.fail(_locked(path.parent), param, ctx)
         return path
+
+
+class _OutputFolder(click.Path):
+    """A folder to write into, made where it is missing; found out before the work begins."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, readable=False)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        there = next(folder for folder in (path.absolute(), *path.absolute().parents)
+                     if os.path.exists(folder))  # fmt: skip
+        if not os.path.isdir(there):
+            self.fail(f"{str(there)!r} is a file, no folder.", param, ctx)
+        if not _writable(there):
+            self.fail(_locked(there), param, ctx)
+        return path
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _locked(folder: Path) -> str:
+    return (
+        f"Nothing may be written into the folder {str(folder)!r}. Give this user the right to it, "
+        "or name another folder."
+    )
 
 
 def _completions(names: list[str], incomplete: str) -> list[CompletionItem]:
@@ -239,4 +278,5 @@ BENCHMARK = _BenchmarkName()
 MODEL = _ModelName()
 OPTIMIZER = _OptimizerName()
 OUTPUT_FILE = _OutputFile()
+OUTPUT_FOLDER = _OutputFolder()
 RUN = _RunName()

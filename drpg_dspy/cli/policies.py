@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from drpg_dspy.cli.app import unknown_name, wrong
-from drpg_dspy.cli.layout import clean, clip, columns, heading, share
+from drpg_dspy.cli.layout import clean, clip, columns, heading, ranges, share
 from drpg_dspy.cli.steps import mark, verdict_word
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Policy, Rule
@@ -98,8 +98,8 @@ class History:
             raise wrong(_SPEC, f"Expected ROUTE@VERSION, e.g. {route}@3, got {spec!r}.")
         found = self._numbered.get((route, int(number)))
         if found is None:
-            has = f"it has 1 to {versions[-1].version}"
-            raise wrong(_SPEC, f"{route} has no version {number}; {has}.")
+            numbers = ranges([version.version for version in versions])
+            raise wrong(_SPEC, f"{route} has no version {number}; it has {numbers}.")
         return found
 
     def as_text(self, versions: Iterable[Policy]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _title(policy: Policy) -> str:
 def _served(use: Use) -> str:
     if not use.steps:
         return "in force: not yet for any step"
-    shown = ", ".join(str(step) for step in use.steps[:8]) + (", …" if len(use.steps) > 8 else "")
+    shown = ranges(use.steps)
     judged = f": {share(use.score)} of {use.judged} judged" if use.judged else ""
     return f"in force: step{'s' * (len(use.steps) > 1)} {shown}{judged}"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from drpg_dspy.cli.app import Command, unknown_name, wrong, wrong_if
-from drpg_dspy.cli.names import RUN
+from drpg_dspy.cli.app import Command, wrong_if
+from drpg_dspy.cli.names import OUTPUT_FOLDER, RUN
 
 if TYPE_CHECKING:
     from drpg_dspy.streaming import RunFolder
@@ -42,7 +42,7 @@ class _Runs(Name):
 @click.option(
     "--out",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUTPUT_FOLDER,
     help="The folder for the page and the tables.",
 )
 @click.option(
@@ -97,6 +97,8 @@ def report(runs: tuple[str, ...], out: Path, **options: Any) -> None:
 
 
 def _folders(given: Sequence[str]) -> list[RunFolder]:
+    from drpg_dspy.cli import names
+    from drpg_dspy.cli.stored import as_it_is
     from drpg_dspy.streaming import RunFolder, list_runs
 
     known = {run.name: run for run in list_runs()}
@@ -107,11 +109,11 @@ def _folders(given: Sequence[str]) -> list[RunFolder]:
         elif (path := Path(name)) and (path / "config.json").is_file():
             path = path.resolve()
             found.append(RunFolder.open(path.name, path.parent))
-        elif _WILD & set(name) and (names := fnmatch.filter(known, name)):
-            found.extend(known[match] for match in names)
+        elif _WILD & set(name) and (matches := fnmatch.filter(known, name)):
+            found.extend(known[match] for match in matches)
         else:
-            raise wrong("RUNS", unknown_name("run", name, known))
-    return found
+            raise names.unknown_run("RUNS", "run", name)
+    return [as_it_is(run) for run in found]
 
 
 def _metrics(folders: Iterable[RunFolder]) -> dict[str, str]:

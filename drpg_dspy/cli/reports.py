@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from drpg_dspy.analysis import RunSummary, summarise
+from drpg_dspy.cli.holdouts import arms_as_plain, arms_as_text, method_of
 from drpg_dspy.cli.layout import clip, columns, count, heading, minutes, share
+from drpg_dspy.cli.settings import LIMITS
 from drpg_dspy.cli.steps import mark, verdict_word
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.streaming import RunConfig, RunFolder
-from drpg_dspy.types import Usage
+from drpg_dspy.types import Guidance, Usage
 
-__all__ = ["report_as_plain", "report_as_text", "where_to_look", "with_steps"]
+__all__ = ["how_to_go_on", "report_as_plain", "report_as_text", "where_to_look", "with_steps"]
 
 
-def report_as_text(folder: RunFolder, summary: RunSummary, metric: str) -> str:
+def report_as_text(folder: RunFolder, summary: RunSummary, metric: str, memory: Memory) -> str:
     """Return a run's figures."""
     config = folder.config
-    title = f"{folder.name}: {config.optimizer} on {config.benchmark}, {config.lm}"
-    lines = [heading(clip(title, 100)), f"  {_score(summary, metric)}"]
+    title = f"{folder.name}: {method_of(config)} on {config.benchmark}, {config.lm}"
+    # Answers to the same items under other policies have no score together.
+    score = f"{summary.n} answers" if "epochs" in config.extra else _score(summary, metric)
+    lines = [heading(clip(title, 100)), f"  {score}"]
     if missing := _missing(summary):
         lines.append(f"  {missing}")
+    if arms := arms_as_text(config, memory):
+        lines.append(arms)
     lines.append(_spent(summary))
     if summary.counts:
         counted = ", ".join(f"{name} {n}" for name, n in summary.counts.items())
@@ -34,25 +41,24 @@ def report_as_text(folder: RunFolder, summary: RunSummary, metric: str) -> str:
     return "\n".join(lines)
 
 
-def report_as_plain(folder: RunFolder, summary: RunSummary) -> dict[str, Any]:
+def report_as_plain(folder: RunFolder, summary: RunSummary, memory: Memory) -> dict[str, Any]:
     """Return a run's settings and figures for ``--json``."""
     return {
         "name": folder.name,
         "status": folder.status,
         "config": folder.config.as_dict(),
         **summary.as_dict(),
+        **arms_as_plain(folder.config, memory),
     }
 
 
 def with_steps(folder: RunFolder, memory: Memory, metric: str) -> Iterator[str]:
     """Yield a run's figures and one line for each step, ready for a pager."""
-    yield f"{report_as_text(folder, summarise(memory), metric)}\n\n"
+    yield f"{report_as_text(folder, summarise(memory), metric, memory)}\n\n"
     rows = []
     for rollout, feedback in memory.rollouts():
         word = verdict_word(memory, rollout, feedback)
-        versions = " ".join(
-            f"@{policy.version}" for policy in rollout.guidance.policies.values() if policy.rules
-        )
+        versions = _versions(rollout.guidance)
         usage = rollout.usage + rollout.guidance.usage
         answer = rollout.error or " | ".join(str(v) for v in (rollout.outputs or {}).values())
         rows.append(
@@ -70,43 +76,94 @@ def with_steps(folder: RunFolder, memory: Memory, metric: str) -> Iterator[str]:
         yield columns(rows, ("step", "", "policy", "shots", "tokens", "question", "answer")) + "\n"
 
 
+def _versions(guidance: Guidance) -> str:
+    """Return the versions in force, with their routes where a program has several."""
+    given = [policy for policy in guidance.policies.values() if policy.rules]
+    if len(given) == 1:
+        return f"@{given[0].version}"
+    alike = {policy.version for policy in given}
+    if len(alike) == 1:
+        return f"@{alike.pop()} of {len(given)} routes"
+    return clip(" ".join(f"{policy.route}@{policy.version}" for policy in given), 44)
+
+
 def where_to_look(folder: RunFolder, summary: RunSummary) -> str:
     """Say what comes next."""
     lines = [f"  drpg show {folder.name}", f"  drpg show {folder.name} --step {max(summary.n, 1)}"]
+    if "epochs" in folder.config.extra:
+        lines.insert(0, f"  drpg audit {folder.name} --out audit")
     if summary.policy_writing.calls or summary.learning.calls:
         lines.append(f"  drpg policy log {folder.name}")
-    if summary.stopped:
-        lines.insert(0, f"  drpg resume {folder.name}")
+    if summary.stopped and not folder.status.startswith("failed"):
+        lines.insert(0, f"  {how_to_go_on(folder, summary)}")
     lines.append(f"  {_history(folder.config, folder)}")
     return "\n".join([heading("Next"), *lines])
 
 
+def how_to_go_on(folder: RunFolder, summary: RunSummary) -> str:
+    """Return the command that continues a run: where a budget is spent, one that gives more."""
+    again = f"drpg resume {folder.name}"
+    spent = [option for option in _BUDGETS if _used_up(option, folder.config, summary)]
+    if not spent:
+        return again
+    raised = " ".join(
+        f"--budget-{option} {_twice(option, folder.config, summary)}" for option in spent
+    )
+    return f"{again} {raised}    (more than was spent; --no-budget lifts every limit)"
+
+
+_BUDGETS = {
+    "calls": lambda run: run.usage.calls,
+    "tokens": lambda run: run.usage.tokens,
+    "dollars": lambda run: run.usage.cost,
+    "minutes": lambda run: run.seconds / 60,
+}
+"""What of each limit a run has spent, by the option that sets it."""
+
+
+def _limit(option: str, config: RunConfig) -> float | None:
+    limit = config.budget.get(LIMITS[option])
+    return limit / 60 if limit is not None and option == "minutes" else limit
+
+
+def _used_up(option: str, config: RunConfig, summary: RunSummary) -> bool:
+    limit = _limit(option, config)
+    return limit is not None and _BUDGETS[option](summary) >= limit
+
+
+def _twice(option: str, config: RunConfig, summary: RunSummary) -> str:
+    most = 2 * max(_limit(option, config) or 0.0, _BUDGETS[option](summary))
+    return f"{math.ceil(most)}" if option in ("calls", "tokens") else f"{most:.6g}"
+
+
 def _history(config: RunConfig, folder: RunFolder) -> str:
     if not config.extra.get("mlflow"):
-        return f"less {folder.path / 'history.jsonl'}"
+        return f"less {shlex.quote(str(folder.path / 'history.jsonl'))}"
     uri = config.extra.get("tracking_uri")
     if uri and str(uri).startswith("http"):
         return f"{uri} (experiment {config.extra['experiment']})"
-    store = f" --backend-store-uri {uri}" if uri else ""
+    store = f" --backend-store-uri {shlex.quote(str(uri))}" if uri else ""
     return f"mlflow ui{store}    (experiment {config.extra['experiment']})"
 
 
 def _score(summary: RunSummary, metric: str) -> str:
     if math.isnan(summary.score):
         return f"{summary.n} questions, no score yet"
-    return f"{metric} {share(summary.score)}: {summary.correct} right of {summary.n}"
+    return f"{metric} {share(summary.score)}: {summary.correct} right of {summary.settled}"
 
 
 def _missing(summary: RunSummary) -> str:
+    lost = ("not judged", "failed")  # of all that the score is over
     numbers = {
         "not judged": summary.not_judged,
         "failed": summary.failed,
-        "waiting for feedback": summary.waiting,
+        "waiting for feedback (count when it comes)": summary.waiting,
         "judged without proof": summary.uninformative,
         "not learned from": summary.learn_failed,
     }
-    always = ("not judged", "failed")
-    return ", ".join(f"{n} {name}" for name, n in numbers.items() if n or name in always)
+    said = ", ".join(f"{n} {name}" for name, n in numbers.items() if n or name in lost)
+    wrong = summary.not_judged + summary.failed
+    return f"{said}  (not judged and failed count as wrong)" if wrong else said
 
 
 def _spent(summary: RunSummary) -> str:

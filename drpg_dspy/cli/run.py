@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from drpg_dspy.cli.app import Command
-from drpg_dspy.cli.config import CONFIG, merged
+from drpg_dspy.cli.config import CONFIG, merged, naming_the_file
 from drpg_dspy.cli.names import BENCHMARK, OPTIMIZER, RUN
 
-__all__ = ["resume", "run"]
+__all__ = ["DATA", "LIMITS", "WATCH", "WHO", "resume", "run"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -26,14 +26,9 @@ def _options(*options: Decorator) -> Decorator:
     return add
 
 
-_WHAT = _options(
+DATA = _options(
     click.argument("benchmark", type=BENCHMARK),
-    click.option("--optimizer", type=OPTIMIZER, default="drpg", show_default=True, help="Method."),
     click.option("--data", type=click.Path(path_type=Path), help="The benchmark's data folder."),
-    click.option("--split", help="The part of the data, e.g. dev; default: the benchmark's."),
-    click.option(
-        "--limit", type=click.IntRange(1), metavar="N", help="The first N questions of the order."
-    ),
     click.option("--exclude-db", multiple=True, metavar="DB", help="Leave out; repeatable."),
     click.option(
         "--load",
@@ -43,6 +38,17 @@ _WHAT = _options(
         help="An argument of the benchmark's loader, e.g. evidence=false; repeatable.",
     ),
     click.option("--compare", help="The scoring; by default the benchmark's first."),
+    click.option("--name", help="The run's name; by default BENCHMARK-OPTIMIZER-LM."),
+    click.option("--overwrite", is_flag=True, help="Replace a run of the same name."),
+)
+"""What is asked, and what the run is called."""
+
+_STREAM = _options(
+    click.option("--optimizer", type=OPTIMIZER, default="drpg", show_default=True, help="Method."),
+    click.option("--split", help="The part of the data, e.g. dev; default: the benchmark's."),
+    click.option(
+        "--limit", type=click.IntRange(1), metavar="N", help="The first N questions of the order."
+    ),
     click.option(
         "--seed",
         type=click.IntRange(0),
@@ -58,11 +64,39 @@ _WHAT = _options(
         show_default=True,
         help="Feedback arrives this many steps late.",
     ),
-    click.option("--name", help="The run's name; by default BENCHMARK-OPTIMIZER-LM."),
-    click.option("--overwrite", is_flag=True, help="Replace a run of the same name."),
+    click.option(
+        "--k",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Cases retrieved; the benchmark's by default.",
+    ),
+    click.option(
+        "--constraint",
+        "constraints",
+        multiple=True,
+        metavar="TYPE=TEXT",
+        help="In force from the start, above what is learned; repeatable; see drpg constraints.",
+    ),
+    click.option(
+        "--repair",
+        type=click.IntRange(0),
+        metavar="N",
+        help="LM calls at most for an answer that violates a --constraint; default: 1.",
+    ),
+    click.option(
+        "--holdout",
+        type=click.FloatRange(0, 0.5, min_open=True),
+        metavar="SHARE",
+        help="Leave the policy out of this share of the calls, and rest it where it does harm.",
+    ),
+    click.option(
+        "--gate",
+        type=click.Choice(["replay", "shadow"]),
+        help="Use a policy only once it has beaten the one before, on past cases or beside calls.",
+    ),
 )
 
-_HOW = _options(
+WHO = _options(
     click.option(
         "--lm",
         required=True,
@@ -80,23 +114,11 @@ _HOW = _options(
         help="Of one reply.",
     ),
     click.option(
-        "--k",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Cases retrieved; the benchmark's by default.",
-    ),
-    click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
         help="An optimizer's argument, e.g. contrast=wrong, writer=case; repeatable.",
-    ),
-    click.option(
-        "--holdout",
-        type=click.FloatRange(0, 0.5, min_open=True),
-        metavar="SHARE",
-        help="Leave the policy out of this share of the calls, and rest it where it does harm.",
     ),
     click.option(
         "--embedder",
@@ -106,8 +128,9 @@ _HOW = _options(
         help="Who embeds questions: default, minilm, hashing, or a model's name.",
     ),
 )
+"""Who answers, and how the method is set."""
 
-_LIMITS = _options(
+LIMITS = _options(
     click.option(
         "--budget-calls",
         type=click.IntRange(1),
@@ -134,7 +157,7 @@ _LIMITS = _options(
     ),
 )
 
-_WATCH = _options(
+WATCH = _options(
     click.option(
         "--mlflow/--no-mlflow",
         "mlflow",
@@ -145,13 +168,15 @@ _WATCH = _options(
     click.option("--tracking-uri", help="Where MLflow keeps data; default: its own."),
     click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON."),
 )
+"""Who is told."""
 
 
 @click.command(cls=Command)
 @CONFIG
-@_WHAT
-@_HOW
-@_LIMITS
+@DATA
+@_STREAM
+@WHO
+@LIMITS
 @click.option(
     "--stop-after-failures",
     type=click.IntRange(0),
@@ -160,7 +185,7 @@ _WATCH = _options(
     metavar="N",
     help="Stop after N failed steps in a row; 0 = never.",
 )
-@_WATCH
+@WATCH
 @click.pass_context
 def run(ctx: click.Context, /, **options: Any) -> None:
     """Run a stream: answer, be judged, learn, question after question of BENCHMARK.
@@ -182,14 +207,16 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     from drpg_dspy.cli import runs
 
     as_json = options.pop("as_json")
-    for name in ("settings", "load"):  # single settings of a file are replaced, not all
+    # Single settings of a file are replaced, not all.
+    for name in ("settings", "load", "constraints"):
         options[name] = merged(options[name], tuple((ctx.default_map or {}).get(name, ())))
-    runs.start_and_report(options, as_json=as_json)
+    with naming_the_file(ctx):
+        runs.start_and_report(options, as_json=as_json)
 
 
 @click.command(cls=Command)
 @click.argument("name", type=RUN)
-@_LIMITS
+@LIMITS
 @click.option(
     "--stop-after-failures",
     type=click.IntRange(0),

@@ -13,14 +13,14 @@ from typing import Any
 import click
 
 from drpg_dspy.analysis import RunSummary, summarise
-from drpg_dspy.cli import names, reports
-from drpg_dspy.cli.app import Stopped, unknown_name, wrong, wrong_if
+from drpg_dspy.cli import epoch_runs, names, reports
+from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import Stream, embedder_spec, make_embedder, open_learner, prepare
 from drpg_dspy.cli.settings import DEFAULTS, budget_from, config_from, default_name
-from drpg_dspy.exceptions import ModelNotFound, UnknownRollout
-from drpg_dspy.memory import Embedder, Memory, SQLiteMemory
-from drpg_dspy.retrieval.embedder import MINILM
+from drpg_dspy.cli.stored import EMBEDDER_KEY, check_data_of, opened, parts_of, with_limit
+from drpg_dspy.exceptions import UnknownRollout
+from drpg_dspy.memory import Memory, SQLiteMemory
 from drpg_dspy.streaming import (
     Budget,
     ConsoleProgress,
@@ -31,7 +31,7 @@ from drpg_dspy.streaming import (
     list_runs,
     run_stream,
 )
-from drpg_dspy.streaming.settings import check_length, shorten
+from drpg_dspy.streaming.settings import check_length
 from drpg_dspy.types import Feedback
 
 __all__ = [
@@ -47,9 +47,6 @@ __all__ = [
     "summary_as_text",
 ]
 
-EMBEDDER_KEY = "cli:embedder"
-"""Setting of a memory under which a reindexed run keeps the spec of its embedder."""
-
 _NOISY = ("alembic", "mlflow", "LiteLLM", "httpx", "sentence_transformers", "faiss")
 
 
@@ -63,16 +60,23 @@ def start_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
 
 def resume_and_report(name: str, changes: Mapping[str, Any], *, as_json: bool) -> None:
     """Do what ``drpg resume`` does; what was not given is as stored."""
-    folder = _open(name)
+    folder = opened(name)
     limit, failures = changes["limit"], changes["stop_after_failures"]
+    if limit is not None and epoch_runs.PLAN in folder.config.extra:
+        raise wrong("--limit", f"{name} is a run of epochs: its parts keep their sizes.")
     if limit is not None and folder.memory_path.exists():
         with reading(name) as memory, wrong_if("--limit", ValueError):
             check_length(memory, limit)
     stored = {} if changes["no_budget"] else folder.config.budget
     budget = {**stored, **budget_from(changes)}
-    with _quiet(), closing(_parts_of(folder, data=changes["data"], limit=limit)) as stream:
+    with _quiet(), closing(parts_of(folder, data=changes["data"], limit=limit)) as stream:
+        if changes["data"] is not None:
+            check_data_of(folder, stream)
         if limit is not None:
-            folder, stream = _with_limit(folder, stream, limit)
+            folder, stream = with_limit(folder, stream, limit)
+        if budget != folder.config.budget:
+            with folder.lock():
+                folder = folder.with_budget(budget)
         summary = execute(folder, stream, budget=budget, stop_after_failures=failures)
     _finish(folder, summary, as_json)
 
@@ -84,6 +88,8 @@ def start(name: str, config: RunConfig, *, overwrite: bool) -> tuple[RunFolder, 
     with _quiet(), closing(prepare(config)) as stream:
         spec = embedder_spec(config.embedder, stream.embedder)
         config = dataclasses.replace(config, embedder=spec)
+        if epoch_runs.PLAN in config.extra:
+            epoch_runs.parts_of(config, stream)  # may find too few examples
         with wrong_if("--name", ValueError):
             folder = RunFolder.create(name, config, overwrite=overwrite)
         return folder, execute(folder, stream, budget=config.budget)
@@ -112,15 +118,18 @@ def execute(
     with open_learner(folder, stream) as learner:
         status = "failed: the run's own status says why"
         try:
-            summary = run_stream(
-                learner,
-                stream.examples,
-                stream.metric,
-                delay=folder.config.delay,
-                budget=limits,
-                stop_after_failures=failures or None,
-                progress=_brief(ConsoleProgress()),
-            )
+            if epoch_runs.PLAN in folder.config.extra:
+                summary = epoch_runs.make(learner, folder, stream, limits)
+            else:
+                summary = run_stream(
+                    learner,
+                    stream.examples,
+                    stream.metric,
+                    delay=folder.config.delay,
+                    budget=limits,
+                    stop_after_failures=failures or None,
+                    progress=_brief(ConsoleProgress()),
+                )
             status = folder.status
         except KeyboardInterrupt:
             status = "stopped: interrupted"
@@ -145,17 +154,20 @@ def summary_as_plain(name: str, memory: Memory) -> dict[str, Any]:
     """Return a run's settings, figures and steps for ``drpg show --json``."""
     from drpg_dspy.analysis import steps_table
 
-    folder = RunFolder.open(name)
+    folder = opened(name)
     return {
-        **reports.report_as_plain(folder, summarise(memory)),
+        **reports.report_as_plain(folder, summarise(memory), memory),
+        **_epochs(folder, memory),
         "steps": steps_table(memory),
     }
 
 
 def summary_as_text(name: str, memory: Memory) -> Iterator[str]:
     """Yield what ``drpg show`` prints of a run."""
-    folder = RunFolder.open(name)
-    return reports.with_steps(folder, memory, _metric_name(folder))
+    folder = opened(name)
+    if epoch_runs.PLAN in folder.config.extra:
+        yield "\n".join([*epoch_runs.lines(memory), "", ""])
+    yield from reports.with_steps(folder, memory, _metric_name(folder))
 
 
 def give_feedback(
@@ -169,14 +181,14 @@ def give_feedback(
     Raises:
         click.BadParameter: The run has no such rollout or step, or the score is none.
     """
-    folder = _open(name)
+    folder = opened(name)
     with closing(SQLiteMemory(_existing(folder), read_only=True)) as memory:
         rollout_id, step = _rollout(memory, rollout)
     with wrong_if("--score", ValueError):
         verdict = None if score is None else Feedback(score, text=text, author=author)
     status = {"interrupted": "stopped: interrupted"}.get(folder.status, folder.status)
     # A running process follows the log itself and tells its tracker.
-    with _quiet(), closing(_parts_of(folder)) as stream:
+    with _quiet(), closing(parts_of(folder)) as stream:
         with open_learner(folder, stream, tracked=not folder.running) as learner:
             if verdict is None:
                 learner.retract(rollout_id)
@@ -203,7 +215,7 @@ def memory_file(name_or_file: str) -> Path:
     path = Path(name_or_file)
     if path.is_file():
         return path
-    raise wrong("NAME_OR_FILE", unknown_name("run or file", name_or_file, known))
+    raise names.unknown_run("NAME_OR_FILE", "run or file", name_or_file)
 
 
 def reindex(path: Path, spec: str) -> int:
@@ -219,86 +231,33 @@ def _show_reindexing(done: int, total: int) -> None:
     click.echo(f"embedded {done} of {total}", err=True)
 
 
-def _open(name: str) -> RunFolder:
-    """Open a run to go on with it, under the embedder that its vectors are from now."""
-    folder = RunFolder.open(name)
-    if not folder.memory_path.exists():
-        return folder
-    with closing(SQLiteMemory(folder.memory_path, read_only=True)) as memory:
-        spec = memory.get_meta(EMBEDDER_KEY) or folder.config.embedder
-    return dataclasses.replace(folder, config=dataclasses.replace(folder.config, embedder=spec))
-
-
-def _parts_of(folder: RunFolder, *, data: Any = None, limit: int | None = None) -> Stream:
-    """Build the parts of a run that exists: what its own settings name wrongly is no wrong usage.
-
-    Args:
-        folder: The run.
-        data: Where its data is now; ``None`` = where it was.
-        limit: Examples wanted at least; ``None`` = as many as the run has.
-    """
-    config = folder.config
-    if data is not None:
-        config = dataclasses.replace(config, data=str(Path(data).absolute()))
-    if limit is not None and config.limit is not None:
-        config = dataclasses.replace(config, limit=max(limit, config.limit))
-    try:
-        return prepare(config, _embedder_of(folder))
-    except click.BadParameter as error:
-        if data is not None and error.param_hint == ["--data"]:
-            raise
-        where = " ".join(error.param_hint or ())
-        raise Stopped(
-            f"Run {folder.name!r} was started with a setting that cannot be used here ({where}): "
-            f"{error.message}"
-        ) from error
-
-
-def _embedder_of(folder: RunFolder) -> Embedder:
-    spec = folder.config.embedder
-    try:
-        return make_embedder(spec)
-    except (click.BadParameter, ModelNotFound) as error:
-        said = error.message if isinstance(error, click.BadParameter) else error
-        get = (
-            f"drpg lm pull {MINILM}"
-            if spec in {None, "default", "minilm", MINILM}
-            else f"put {spec!r} where it was, or connect to the hub that has it"
-        )
-        raise Stopped(
-            f"Run {folder.name!r} was made with the embedder {spec!r}, which cannot be loaded: "
-            f"{said}\nGet it back: {get}.\nOr move the run to another one: "
-            f"drpg memory reindex {folder.name} --embedder SPEC"
-        ) from error
-
-
-def _with_limit(folder: RunFolder, stream: Stream, limit: int) -> tuple[RunFolder, Stream]:
-    """Write down where a run's stream ends from now on."""
-    with folder.lock(), wrong_if("--limit", ValueError):
-        if folder.memory_path.exists():
-            with closing(SQLiteMemory(folder.memory_path)) as memory:
-                shorten(memory, stream.examples, limit)
-        folder = folder.with_limit(limit)
-    return folder, dataclasses.replace(stream, examples=stream.examples[:limit])
-
-
 def _finish(folder: RunFolder, summary: RunSummary, as_json: bool) -> None:
     failed = folder.status.startswith("failed")
     why = summary.stopped
     if not failed and 0 < summary.failed == summary.n:
         failed, why = True, f"no step was answered, {summary.n} failed; {why}"
-    if as_json:
-        emit_json(reports.report_as_plain(folder, summary))
-    else:
-        shown = dataclasses.replace(summary, stopped="") if failed else summary
-        click.echo(reports.report_as_text(folder, shown, _metric_name(folder)))
-        click.echo()
-        click.echo(reports.where_to_look(folder, summary))
+    with reading(folder.name) as memory:
+        if as_json:
+            plain = reports.report_as_plain(folder, summary, memory)
+            emit_json({**plain, **_epochs(folder, memory)})
+        else:
+            shown = dataclasses.replace(summary, stopped="") if failed else summary
+            click.echo(reports.report_as_text(folder, shown, _metric_name(folder), memory))
+            click.echo()
+            if epoch_runs.PLAN in folder.config.extra:
+                click.echo("\n".join([*epoch_runs.lines(memory), ""]))
+            click.echo(reports.where_to_look(folder, summary))
     if failed:
-        again = f"Once that is mended, go on with: drpg resume {folder.name}"
+        again = f"Once that is mended, go on with: {reports.how_to_go_on(folder, summary)}"
         if summary.failed == summary.n:
             again += "\nWith another LM or other settings it is another run: drpg run … --overwrite"
         raise Stopped(f"{why}\n{again}")
+
+
+def _epochs(folder: RunFolder, memory: Memory) -> dict[str, Any]:
+    """Return what the epochs of a run came to; nothing for a stream."""
+    ran = epoch_runs.PLAN in folder.config.extra
+    return {"epochs": epoch_runs.as_plain(memory)} if ran else {}
 
 
 def _brief(show: ConsoleProgress) -> Progress:
@@ -318,6 +277,7 @@ def _metric_name(folder: RunFolder) -> str:
 
 
 def _existing(folder: RunFolder) -> Path:
+    folder.check_whole()
     if not folder.memory_path.exists():
         raise Stopped(f"Run {folder.name!r} has no steps yet: drpg resume {folder.name}.")
     return folder.memory_path

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from drpg_dspy.cli.app import Command
 from drpg_dspy.cli.layout import emit_json, share
 from drpg_dspy.cli.names import BENCHMARK, OUTPUT_FILE
+
+if TYPE_CHECKING:
+    from drpg_dspy.scoring import ScoreReport
+    from drpg_dspy.types import Benchmark
 
 __all__ = ["score"]
 
@@ -82,21 +88,29 @@ def score(
         **({} if workers is None else {"workers": workers}),
     )
     if as_json:
-        emit_json(
-            {
-                "benchmark": report.benchmark,
-                "score": report.score,
-                "n": report.n,
-                "correct": report.correct,
-                "not_judged": report.not_judged,
-                **({"subscores": dict(report.subscores)} if report.subscores else {}),
-            },
-            line=True,
-        )
+        emit_json(_as_plain(report), line=True)
         return
-    click.echo(f"{found.title}: {found.metric} {share(report.score)}")
-    click.echo(f"{report.correct} right of {report.n}, {report.not_judged} not judged")
-    for name, value in report.subscores.items():
-        click.echo(f"{name}: {share(value)} on average")
+    for line in _lines(report, found):
+        click.echo(line)
     if rows is not None:
         click.echo(f"Verdicts: {rows}")
+
+
+def _as_plain(report: ScoreReport) -> dict[str, Any]:
+    return {
+        "benchmark": report.benchmark,
+        "score": report.score,
+        "n": report.n,
+        "correct": report.correct,
+        "not_judged": report.not_judged,
+        **({"subscores": dict(report.subscores)} if report.subscores else {}),
+    }
+
+
+def _lines(report: ScoreReport, benchmark: Benchmark) -> Iterator[str]:
+    yield f"{benchmark.title}: {benchmark.metric} {share(report.score)}"
+    counts = "counts" if report.not_judged == 1 else "count"
+    lost = f" ({counts} as wrong)" if report.not_judged else ""
+    yield f"{report.correct} right of {report.n}, {report.not_judged} not judged{lost}"
+    for name, value in report.subscores.items():
+        yield f"{name}: {share(value)} on average"

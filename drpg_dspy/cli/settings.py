@@ -13,17 +13,20 @@ from typing import Any
 import click
 
 from drpg_dspy.cli import names
-from drpg_dspy.cli.app import wrong_if
-from drpg_dspy.cli.methods import read_pairs, read_settings
+from drpg_dspy.cli.app import wrong, wrong_if
+from drpg_dspy.cli.holdouts import check_guard
+from drpg_dspy.cli.methods import read_constraints, read_pairs, read_settings
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.streaming import Budget, RunConfig
 
-__all__ = ["DEFAULTS", "budget_from", "config_from", "default_name", "has_mlflow"]
+__all__ = ["DEFAULTS", "LIMITS", "budget_from", "config_from", "default_name", "has_mlflow"]
 
 DEFAULTS: Mapping[str, Any] = {
     "optimizer": "drpg",
     "settings": (),
     "load": (),
+    "constraints": (),
+    "repair": None,
     "holdout": None,
     "policy_lm": None,
     "k": None,
@@ -44,7 +47,8 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """The options of ``drpg run`` that have a default, with the papers' settings."""
 
-_LIMITS = {"calls": "lm_calls", "tokens": "tokens", "dollars": "dollars", "minutes": "seconds"}
+LIMITS = {"calls": "lm_calls", "tokens": "tokens", "dollars": "dollars", "minutes": "seconds"}
+"""The limits of a :class:`~drpg_dspy.streaming.Budget`, by the options that set them."""
 
 
 def config_from(options: Mapping[str, Any]) -> RunConfig:
@@ -52,7 +56,20 @@ def config_from(options: Mapping[str, Any]) -> RunConfig:
     benchmark = names.benchmark(options["benchmark"])
     data = options["data"]
     load = read_pairs("--load", options["load"])
-    optional = {"load": load or None, "holdout": options["holdout"]}
+    if options["holdout"] is not None:
+        check_guard(options["optimizer"])
+    if options.get("gate"):
+        check_guard(options["optimizer"], "--gate")
+        if options["holdout"] is not None:
+            raise wrong("--gate", "Give either --gate or --holdout, and not both.")
+    optional = {
+        "load": load or None,
+        "holdout": options["holdout"],
+        "constraints": read_constraints(options.get("constraints", ())) or None,
+        "repair": options.get("repair"),
+        "gate": options.get("gate"),
+        "epochs": options.get("epochs"),
+    }
     return RunConfig(
         benchmark=options["benchmark"],
         optimizer=options["optimizer"],
@@ -110,7 +127,7 @@ def budget_from(options: Mapping[str, Any]) -> dict[str, float]:
         click.BadParameter: One is no limit (``nan``).
     """
     given: dict[str, Any] = {}
-    for option, limit in _LIMITS.items():
+    for option, limit in LIMITS.items():
         if (value := options.get(f"budget_{option}")) is not None:
             given[limit] = value * 60 if option == "minutes" else value
             with wrong_if(f"--budget-{option}", ValueError):

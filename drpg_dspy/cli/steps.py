@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drpg_dspy.cli.layout import block, clean, clip, columns, count, heading, minutes, plural
+from drpg_dspy.cli.layout import (
+    block,
+    clean,
+    clip,
+    columns,
+    count,
+    heading,
+    minutes,
+    plural,
+    ranges,
+)
 from drpg_dspy.memory.base import Memory
 from drpg_dspy.types import Feedback, Guidance, Policy, Rollout, Usage
 
@@ -32,8 +42,8 @@ def find_step(memory: Memory, step: int) -> tuple[Rollout, Feedback | None]:
         found = rollout, feedback  # a step that failed may have been tried again: the last stands
     if found is not None:
         return found
-    last = max((rollout.step for rollout, _ in memory.rollouts()), default=0)
-    has = f"it has steps 1 to {last}" if last else "it has no steps yet"
+    steps = sorted({rollout.step for rollout, _ in memory.rollouts()})
+    has = f"it has step{'s' * (len(steps) > 1)} {ranges(steps)}" if steps else "it has none yet"
     raise ValueError(f"This run has no step {step}; {has}.")
 
 

@@ -17,13 +17,18 @@ predictor's own policy (:func:`set_policy`) is in force.
 
 from __future__ import annotations
 
-from drpg_dspy.injection.attaching import attach, detach, routes, set_policy
+from drpg_dspy.injection.attaching import attach, attach_like, detach, routes, set_policy
+from drpg_dspy.injection.declared import as_type, holds_media, named_media
 from drpg_dspy.injection.guidance import use_guidance, use_policy
 from drpg_dspy.injection.tracing import record_trace
 
 __all__ = [
+    "as_type",
     "attach",
+    "attach_like",
     "detach",
+    "holds_media",
+    "named_media",
     "record_trace",
     "routes",
     "set_policy",

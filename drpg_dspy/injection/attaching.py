@@ -17,7 +17,15 @@ from drpg_dspy.injection.scope import text_of
 from drpg_dspy.injection.slot import POLICY, SLOT, Slot
 from drpg_dspy.types import OPEN_FIELD, RouteCard
 
-__all__ = ["attach", "attached_as", "check_routes", "detach", "routes", "set_policy"]
+__all__ = [
+    "attach",
+    "attach_like",
+    "attached_as",
+    "check_routes",
+    "detach",
+    "routes",
+    "set_policy",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +34,7 @@ _NOT_PARTS = frozenset({"history", "callbacks", "demos", "traces", "train"})
 
 
 def attach(
-    program: dspy.Module, *, field: str = "policy", placement: str = "input"
+    program: dspy.Module, *, field: str | None = None, placement: str | None = None
 ) -> tuple[RouteCard, ...]:
     """Let a policy and retrieved examples into a program's predictors, in place.
 
@@ -39,11 +47,12 @@ def attach(
 
     Args:
         program: The program.
-        field: Name of the field where one is put first.
+        field: Name of the field where one is put first; ``None`` = as it was attached before,
+            else ``"policy"``.
         placement: ``"input"``, or ``"instructions"``: at the end of the instructions, for
             adapters with templates that show only the fields they name, and for prefix caches
             when examples change with every call. Adapters indent instructions and tabs become
-            spaces there.
+            spaces there. ``None`` = as it was attached before, else ``"input"``.
 
     Returns:
         What optimizers may know of each predictor.
@@ -55,9 +64,9 @@ def attach(
     >>> [card.name for card in attach(program)]
     ['predict']
     """
-    if placement not in _PLACEMENTS:
+    if placement is not None and placement not in _PLACEMENTS:
         raise ValueError(f"placement must be one of {_PLACEMENTS}, got {placement!r}.")
-    if not field.isidentifier():
+    if field is not None and not (isinstance(field, str) and field.isidentifier()):
         raise ValueError(f"field must be a Python name, got {field!r}.")
     found = routes(program)
     if not found:
@@ -70,8 +79,8 @@ def attach(
     marks = _marked_fields(program)
     slots = {name: _slot(name, predictor, marks) for name, predictor in found.items()}
     for slot, (name, predictor) in zip(slots.values(), found.items(), strict=True):
-        slot.owner, slot.new_field = owner, field
-        slot.in_instructions = placement == "instructions"
+        slot.owner = owner
+        _arrange(slot, predictor.__dict__.get(SLOT), field, placement)
         _check_fields(slot, name, predictor.__dict__["signature"])
     _warn_of_frozen(program, found)
     for name, predictor in found.items():
@@ -83,6 +92,19 @@ def attach(
         predictor.__dict__[SLOT] = slots[name]
     follow_threads()
     return tuple(_card(name, predictor) for name, predictor in found.items())
+
+
+def attach_like(program: dspy.Module, other: dspy.Module) -> None:
+    """Attach a program under the field and placement of another one, unless it is attached.
+
+    Args:
+        program: The program.
+        other: One that is attached.
+    """
+    if any(SLOT in predictor.__dict__ for predictor in routes(program).values()):
+        return
+    slot: Slot = next(iter(routes(other).values())).__dict__[SLOT]
+    attach(program, field=slot.new_field, placement=_PLACEMENTS[slot.in_instructions])
 
 
 def detach(program: dspy.Module) -> None:
@@ -107,7 +129,8 @@ def routes(program: dspy.Module) -> dict[str, dspy.Predict]:
     """Return a program's predictors by name, each once.
 
     Names and order are those of ``named_predictors``. Predictors that it does not list follow:
-    those in sub-modules that an optimizer marked as compiled, and in lists inside of lists.
+    those in sub-modules that an optimizer marked as compiled, in lists inside of lists, and in
+    modules that an agent has as tools (``agent.tools['lookup'].predict``).
 
     Raises:
         ValueError: ``program`` is not a ``dspy.Module``.
@@ -178,6 +201,8 @@ def _parts(program: dspy.Module) -> Iterator[tuple[str, Any]]:
     stack: list[tuple[str, Any]] = [("self", program)]
     while stack:
         name, value = stack.pop()
+        if isinstance(value, dspy.Tool):
+            value = getattr(value.func, "__self__", value.func)  # a module, or a method of one
         if id(value) in seen or not isinstance(value, (BaseModule, list, tuple, dict)):
             continue
         seen.add(id(value))
@@ -231,6 +256,16 @@ def _slot(name: str, predictor: dspy.Predict, marks: Mapping[tuple[str, str], st
     return slot
 
 
+def _arrange(slot: Slot, before: Slot | None, field: str | None, placement: str | None) -> None:
+    """Decide where a policy goes that has no field declared; as before where nothing is said."""
+    if before is not None:
+        slot.new_field, slot.in_instructions = before.new_field, before.in_instructions
+    if field is not None:
+        slot.new_field = field
+    if placement is not None:
+        slot.in_instructions = placement == "instructions"
+
+
 def _check_fields(slot: Slot, name: str, signature: Any) -> None:
     open_policy = open_field(signature, "policy", slot.known_policy)
     field = slot.new_field
@@ -238,7 +273,8 @@ def _check_fields(slot: Slot, name: str, signature: Any) -> None:
         raise ValueError(
             f"Route {name!r} has a field {field!r} of its own. Either declare it as the "
             f"policy's place with {field}: str = drpg_dspy.types.PolicyField(), or attach "
-            'under another name, e.g. attach(program, field="learned_policy").'
+            'under another name, before a learner wraps it: attach(program, field="learned_policy")'
+            "."
         )
 
 
@@ -247,8 +283,9 @@ def _warn_of_frozen(program: dspy.Module, found: Mapping[str, dspy.Predict]) -> 
     for name in found:
         if name not in listed:
             logger.warning(
-                "Route %r is hidden from DSPy: it lies in a sub-module marked as compiled, or in a "
-                "nested list. It gets its policy, but optimizers and program.save() pass it over.",
+                "Route %r is hidden from DSPy: it lies in a sub-module marked as compiled, in a "
+                "nested list, or in an agent's tool. It gets its policy, but optimizers and "
+                "program.save() pass it over.",
                 name,
             )
 

@@ -13,6 +13,7 @@ from dspy.adapters.types.base_type import CUSTOM_TYPE_START_IDENTIFIER, Type
 from dspy.signatures.signature import SignatureMeta
 
 from drpg_dspy.exceptions import StorageError
+from drpg_dspy.injection.declared import typed
 from drpg_dspy.plain import to_plain
 from drpg_dspy.types import (
     JUDGED_SHOTS_DESC,
@@ -33,7 +34,6 @@ __all__ = [
     "labelled_text",
     "masked",
     "open_field",
-    "repaired",
     "shots_text",
     "with_judged_shots",
     "with_policy_field",
@@ -144,21 +144,6 @@ def hides_markers(text: str) -> bool:
     return CUSTOM_TYPE_START_IDENTIFIER in text
 
 
-def repaired(value: Any) -> Any:
-    """Return a text without lone surrogates, which DSPy refuses to send to any model.
-
-    Pairs of surrogates become the character they stand for, lone ones U+FFFD. Values other
-    than texts are returned as they are.
-    """
-    if not isinstance(value, str):
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
-
-
 def card(name: str, signature: Signature, ours: Iterable[str]) -> RouteCard:
     """Describe a predictor without the fields that are ours."""
     hidden = set(ours)
@@ -193,7 +178,7 @@ def completed(
         for name, info in signature.input_fields.items()
     }
     present = [{key: item for key, item in shot.items() if item is not None} for shot in shots]
-    return [{**blank, **shot} for shot in present]
+    return [{**blank, **typed(shot, signature.fields)} for shot in present]
 
 
 def shots_text(shots: Sequence[Mapping[str, Any]], signature: Signature, route: str) -> str:
@@ -222,7 +207,7 @@ def shots_text(shots: Sequence[Mapping[str, Any]], signature: Signature, route: 
     names = {name: name for name, info in signature.fields.items() if not _is_ours(info)}
     if are_judged(shots):
         names[SHOT_VERDICT] = next((w for w in _JUDGED_LABELS if w not in names), SHOT_VERDICT)
-    return labelled_text(shots, names)
+    return labelled_text((typed(shot, signature.fields) for shot in shots), names)
 
 
 def labelled_text(records: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> str:

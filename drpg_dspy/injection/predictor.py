@@ -27,7 +27,7 @@ from drpg_dspy.injection.fields import (
     shots_text,
 )
 from drpg_dspy.injection.notices import foreign_adapter, shown_in_prompt, warn_once
-from drpg_dspy.injection.scope import plainly, scope_for, text_of
+from drpg_dspy.injection.scope import is_governed, plainly, scope_for, text_of
 from drpg_dspy.injection.slot import POLICY, SLOT, Slot
 from drpg_dspy.injection.tracing import TRACE, Recorder
 
@@ -170,7 +170,10 @@ class _Plan:
             return
         if self.field not in self.base.model_fields:
             # No field of the program's: a policy for this call, or none of our business.
-            self.text = text_of(self.slot.route, own) if isinstance(own, str) else self.text
+            if is_governed(self.slot.owner):
+                self._say_not_used()
+            elif isinstance(own, str):
+                self.text = text_of(self.slot.route, own)
             return
         if self.text:
             warn_once(
@@ -181,6 +184,20 @@ class _Plan:
                 self.slot.route,
             )
         self.text = ""
+
+    def _say_not_used(self) -> None:
+        # The record says what the learner gave; another text in its place would be blamed on it.
+        warn_once(
+            f"not-used/{self.slot.owner}/{self.slot.route}",
+            "A call passes %r to route %r, whose signature has no such input: as in the plain "
+            "program it is not used, and the learned policy stands. To try a policy of your own, "
+            "call the program itself inside use_policy({%r: …}); for an input of that name, "
+            "declare it in the signature and attach the program first under another one, e.g. "
+            'attach(program, field="learned_policy").',
+            self.field,
+            self.slot.route,
+            self.slot.route,
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Return the call's arguments with the policy and the examples among them."""

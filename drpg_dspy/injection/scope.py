@@ -10,9 +10,9 @@ from typing import Any
 import dspy
 
 from drpg_dspy.carrier import Held, carried
-from drpg_dspy.injection.fields import repaired
+from drpg_dspy.plain import sendable
 
-__all__ = ["SCOPE", "Scope", "plainly", "scope_for", "shots_of", "text_of"]
+__all__ = ["SCOPE", "Scope", "is_governed", "plainly", "scope_for", "shots_of", "text_of"]
 
 SCOPE = "drpg_scope"
 
@@ -63,6 +63,14 @@ def scope_for(route: str, owner: str, own_policy: str) -> tuple[str, Shots]:
     return own_policy if text is None else text, shots or ()
 
 
+def is_governed(owner: str) -> bool:
+    """True inside a guidance: it alone says which policy the predictors of this owner get."""
+    scope: Scope | None = carried(SCOPE)
+    while scope is not None and not scope.concerns(owner):
+        scope = scope.outer
+    return scope is not None and scope.complete
+
+
 @contextmanager
 def plainly() -> Iterator[None]:
     """Show every predictor as the user wrote it, whatever is in force."""
@@ -78,7 +86,7 @@ def text_of(route: str, text: Any) -> str:
     """
     if not isinstance(text, str):
         raise ValueError(f"The policy of route {route!r} must be a text, got {text!r}.")
-    return str(repaired(text)) if text.strip() else ""
+    return str(sendable(text)) if text.strip() else ""
 
 
 def shots_of(route: str, shots: Sequence[Mapping[str, Any]]) -> Shots:
@@ -93,5 +101,5 @@ def shots_of(route: str, shots: Sequence[Mapping[str, Any]]) -> Shots:
             raise ValueError(
                 f"A shot for route {route!r} must be a mapping of field values, got {shot!r}."
             )
-        copies.append({name: repaired(value) for name, value in shot.items()})
+        copies.append({name: sendable(value) for name, value in shot.items()})
     return tuple(copies)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from drpg_dspy.memory.base import Embedder, Event, EventKind, Hit, Memory, MemoryView, StepFigures
+from drpg_dspy.memory.base import (
+    Claim,
+    Embedder,
+    Event,
+    EventKind,
+    Hit,
+    Memory,
+    MemoryView,
+    StepFigures,
+)
 from drpg_dspy.memory.sqlite import SQLiteMemory
 
 __all__ = [
+    "Claim",
     "Embedder",
     "Event",
     "EventKind",

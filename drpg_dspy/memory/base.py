@@ -16,7 +16,7 @@ and other processes follow it from where they left off.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -25,9 +25,28 @@ import numpy as np
 
 from drpg_dspy.types import Experience, Feedback, Policy, Rollout, Usage, Verdict
 
-__all__ = ["Embedder", "Event", "EventKind", "Hit", "Memory", "MemoryView", "StepFigures"]
+__all__ = [
+    "Amendment",
+    "Claim",
+    "Embedder",
+    "Event",
+    "EventKind",
+    "Hit",
+    "Memory",
+    "MemoryView",
+    "StepFigures",
+]
 
 EventKind = Literal["rollout", "feedback", "retraction", "policy"]
+
+Claim = tuple[str, Callable[[str | None], str]]
+"""A setting, and what decides on it: called with what stands there (``None`` = nothing), it
+returns what is to stand, or raises to refuse."""
+
+Amendment = Callable[[str | None], tuple[Mapping[str, str], Sequence[Policy]]]
+"""What decides on a text: called with what stands there (``None`` = nothing), it returns the
+texts that are to stand, by key, and the policies that are in force from now on, or raises to
+refuse. A route's policy without rules says that it has none any more."""
 
 
 @runtime_checkable
@@ -157,23 +176,36 @@ class Memory(MemoryView):
     threshold: float
     embedder: Embedder | None
 
+    @property
+    def place(self) -> str:
+        """Where the data is: the same for any two objects that share it. By default the object."""
+        return f"{type(self).__name__} {id(self):#x}"
+
     def is_correct(self, feedback: Feedback) -> bool:
         """Tell whether a judged score reaches the threshold."""
         return feedback.judged and feedback.score >= self.threshold
 
     @abstractmethod
-    def record(self, rollout: Rollout) -> Rollout:
+    def record(self, rollout: Rollout, *, claim: Claim | None = None) -> Rollout:
         """Write a prediction in one transaction.
 
         Policies in its guidance get their version numbers: a text that its route had before
         keeps its number, a new one is stored with its provenance. A ``step`` of 0 becomes the
         number of the rollout.
 
+        Args:
+            rollout: The prediction.
+            claim: A setting that is decided on in the same transaction. Of several processes
+                that claim at once each sees what the one before it left; where it refuses,
+                nothing is written and what it raised is raised.
+
         Returns:
             The rollout as stored.
 
         Raises:
-            StorageError: A value in it has no plain form; nothing is written.
+            EmbedderMismatch: The vectors are another embedder's; nothing is written.
+            StorageError: A value in it has no plain form, or the data cannot be written (it was
+                deleted, it is locked); nothing is written.
             ValueError: The id exists already.
         """
 
@@ -231,6 +263,7 @@ class Memory(MemoryView):
             False, with nothing written, when ``if_state_version`` no longer holds; else True.
 
         Raises:
+            StorageError: The data cannot be written (it was deleted, it is locked).
             UnknownRollout: No such rollout.
         """
 
@@ -277,6 +310,26 @@ class Memory(MemoryView):
     @abstractmethod
     def set_meta(self, key: str, value: str) -> None:
         """Store a setting beside the data, in a transaction of its own."""
+
+    @abstractmethod
+    def amend(self, key: str, amendment: Amendment) -> list[Policy]:
+        """Change a text that :meth:`recall` gives, in a transaction of its own.
+
+        For what people change while a program runs: no rollout, no feedback. Every process sees
+        the change with its next call. Of several processes that change the same text at once
+        each sees what the one before it left.
+
+        Args:
+            key: Of the text.
+            amendment: Decides, inside the transaction; it must be quick and use no memory. What
+                it raises undoes everything.
+
+        Returns:
+            The policies that it put into force, as stored.
+
+        Raises:
+            StorageError: The data cannot be written.
+        """
 
     @abstractmethod
     def copy_to(self, path: Path) -> None:

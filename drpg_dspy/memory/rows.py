@@ -261,18 +261,24 @@ def decode_experience(
 
 
 def encode_policy(policy: Policy) -> tuple[bytes, str | bytes, str]:
-    """Return what identifies a policy's text, the text, and its rules."""
-    rules = [
+    """Return what identifies a policy's text among its route's, the text, and its rules."""
+    rules: Any = [
         [rule.text, rule.id, rule.author, rule.pinned, list(rule.sources)] for rule in policy.rules
     ]
-    return text_hash(policy.text), encode_text(policy.text), _dumps(rules, "policy.rules")
+    identity = policy.text
+    if policy.category:
+        rules = {"category": policy.category, "rules": rules}
+        identity = f"{policy.category}\0{policy.text}"
+    return text_hash(identity), encode_text(policy.text), _dumps(rules, "policy.rules")
 
 
 def decode_policy(row: Row) -> Policy:
     """Restore a policy from its :data:`POLICY_COLUMNS`."""
+    stored = _loads(row[2])
+    sorted_out = isinstance(stored, dict)  # only those of a category
     rules = tuple(
         Rule(text=text, id=id_, author=author, pinned=pinned, sources=tuple(sources))
-        for text, id_, author, pinned, sources in _loads(row[2])
+        for text, id_, author, pinned, sources in (stored["rules"] if sorted_out else stored)
     )
     return Policy(
         route=decode_text(row[0]),
@@ -282,6 +288,7 @@ def decode_policy(row: Row) -> Policy:
         author=decode_text(row[4]),
         step=row[5],
         message=decode_text(row[6]),
+        category=stored["category"] if sorted_out else "",
     )
 
 

@@ -35,7 +35,15 @@ from filelock import FileLock, Timeout
 
 from drpg_dspy.exceptions import StorageError
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "TABLES", "check", "create", "migrate"]
+__all__ = [
+    "APPLICATION_ID",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "check",
+    "create",
+    "creation_lock",
+    "migrate",
+]
 
 APPLICATION_ID = 0x44525047
 """Marks a SQLite file as a memory: the letters ``DRPG``."""
@@ -153,15 +161,21 @@ def create(path: Path, *, timeout: float) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{path}.lock", timeout=timeout):
+        with FileLock(creation_lock(path), timeout=timeout):
             if not path.exists():
                 _create_whole(path)
     except Timeout as error:
         raise StorageError(
-            f"{path} could not be created: another process has held {path}.lock for {timeout:g} s."
+            f"{path} could not be created: another process has held {creation_lock(path)} for "
+            f"{timeout:g} s."
         ) from error
     except OSError as error:
         raise StorageError(f"{path} could not be created: {error}.") from error
+
+
+def creation_lock(path: Path) -> Path:
+    """Return the small file that is locked while a memory is made; it stays behind."""
+    return path.with_name(f"{path.name}.lock")
 
 
 def check(path: Path) -> None:

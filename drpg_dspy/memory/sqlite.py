@@ -13,7 +13,7 @@ from typing import Any, get_args
 from drpg_dspy.arguments import checked_path, number
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.memory import reading, writing
-from drpg_dspy.memory.base import Embedder, Event, Hit, Memory, StepFigures
+from drpg_dspy.memory.base import Amendment, Claim, Embedder, Event, Hit, Memory, StepFigures
 from drpg_dspy.memory.copying import copy_from, copy_to
 from drpg_dspy.memory.embeddings import Embeddings, epoch, identity
 from drpg_dspy.memory.figures import read_figures
@@ -115,6 +115,11 @@ class SQLiteMemory(Memory):
     # -- what the memory is
 
     @property
+    def place(self) -> str:
+        """The file."""
+        return str(self._store.path.resolve())
+
+    @property
     def embedder(self) -> Embedder | None:  # type: ignore[override]
         """The embedder in use."""
         return self._embeddings.embedder
@@ -208,13 +213,15 @@ class SQLiteMemory(Memory):
 
     # -- predictions
 
-    def record(self, rollout: Rollout) -> Rollout:
+    def record(self, rollout: Rollout, *, claim: Claim | None = None) -> Rollout:
         if rollout.step < 0:
             raise ValueError(f"A rollout's step must be at least 0, got {rollout.step}.")
         body = (*encode_body(rollout), encode_guidance(rollout.guidance))
         embeds = rollout.key != "" and self.embedder is not None
         vector = self._embeddings.vector(rollout.key) if embeds else None
         with self._store.writing() as db:
+            if claim is not None:
+                writing.settle_claim(db, claim)
             text = self._embeddings.put(db, rollout.key, vector) if rollout.key else None
             stored = writing.add_rollout(db, rollout, text, body, self.path)
             current = epoch(db)
@@ -339,6 +346,12 @@ class SQLiteMemory(Memory):
     def set_meta(self, key: str, value: str) -> None:
         with self._store.writing() as db:
             writing.add_meta(db, key, value)
+
+    def amend(self, key: str, amendment: Amendment) -> list[Policy]:
+        with self._store.writing() as db:
+            texts, policies = amendment(reading.memo(db, key))
+            writing.add_memo(db, texts)
+            return [writing.adopt(db, policy, policy.step) for policy in policies]
 
     def reindex(
         self,

@@ -63,6 +63,7 @@ class Store:
         if not read_only:
             schema.create(path, timeout=max(timeout, 60.0))
         schema.check(path)
+        self._file = _identity(path)
         with self.reading() as db:
             db.execute("SELECT count(*) FROM about").fetchone()
         _STORES.add(self)
@@ -109,6 +110,7 @@ class Store:
         with self._own.write, self._explained():
             if self._own.writer is None:
                 self._own.writer = self._connect(write=True)
+            self._check_file()
             yield self._own.writer
 
     @property
@@ -129,9 +131,22 @@ class Store:
                     connection.close()
             self._own.writer = self._own.reader = None
 
+    def _check_file(self) -> None:
+        # What is written through a connection to a deleted file is lost when the last process
+        # closes it, and SQLite does not say so.
+        found = _identity(self.path)
+        if found != self._file:
+            raise StorageError(
+                f"{self.path} was {'deleted' if found is None else 'replaced'} while it was open, "
+                "so nothing is written to it any more. What it held can still be read through "
+                "this object: keep it with copy_to(another path). Then close the learner or "
+                "memory and open it anew."
+            )
+
     def _connect(self, *, write: bool) -> sqlite3.Connection:
         if self.closed:
             raise StorageError(f"The memory at {self.path} was closed; open it again.")
+        self._check_file()
         mode = "rw" if write or not self.read_only else "ro"
         try:
             db = self._open(mode)
@@ -174,7 +189,12 @@ class Store:
                     f"Another process has held the write lock of {self.path} for "
                     f"{self.timeout:g} s. Wait for it, or open the memory with a longer timeout."
                 ) from error
-            raise StorageError(f"{self.path} could not be used: {error}.") from error
+            remedy = (
+                " Give this user the right to write it and its folder (chmod, chown)."
+                if "readonly" in str(error)
+                else ""
+            )
+            raise StorageError(f"{self.path} could not be used: {error}.{remedy}") from error
         except sqlite3.DatabaseError as error:
             raise StorageError(
                 f"{self.path} is damaged: {error}. Restore it from a copy; what is left can be "
@@ -199,6 +219,15 @@ class Store:
         _INHERITED.append(self._own)
         self._own = _Process()
         self.generation += 1
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what stays the same while a path names the same file; ``None`` = there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def temporary_file(owner: object) -> Path:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drpg_dspy.exceptions import UnknownRollout
-from drpg_dspy.memory.base import EventKind
+from drpg_dspy.memory import reading
+from drpg_dspy.memory.base import Claim, EventKind
 from drpg_dspy.memory.rows import (
     BODY_COLUMNS,
     POLICY_COLUMNS,
@@ -37,6 +38,7 @@ __all__ = [
     "adopt",
     "find",
     "said_already",
+    "settle_claim",
 ]
 
 
@@ -130,20 +132,20 @@ def add_event(db: sqlite3.Connection, kind: EventKind, ref: str, rollout: int | 
 def adopt(db: sqlite3.Connection, policy: Policy, step: int) -> Policy:
     """Put a policy into force; return it as stored.
 
-    A text that its route had before keeps its number and provenance. A new one is stored, with
-    the version in force so far as its parent, and an event.
+    A text that its route had before, for the same category, keeps its number and provenance. A
+    new one is stored, with the version in force there so far as its parent, and an event.
 
     Args:
         db: The transaction.
         policy: With or without a version number, which is not looked at.
         step: Its step where it names none.
     """
-    route = encode_text(policy.route)
+    route, place = encode_text(policy.route), encode_text(policy.place)
     digest, text, rules = encode_policy(policy)
     row = db.execute(
         f"SELECT {POLICY_COLUMNS} FROM policies WHERE route = ? AND digest = ?", (route, digest)
     ).fetchone()
-    before = db.execute("SELECT version FROM in_force WHERE route = ?", (route,)).fetchone()
+    before = db.execute("SELECT version FROM in_force WHERE route = ?", (place,)).fetchone()
     if row is None:
         last = db.execute("SELECT max(version) FROM policies WHERE route = ?", (route,)).fetchone()
         stored = replace(
@@ -172,7 +174,7 @@ def adopt(db: sqlite3.Connection, policy: Policy, step: int) -> Policy:
     else:
         stored = decode_policy(row)
     if before is None or before[0] != stored.version:
-        db.execute("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (route, stored.version))
+        db.execute("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (place, stored.version))
     return stored
 
 
@@ -186,6 +188,15 @@ def add_memo(db: sqlite3.Connection, memo: Mapping[str, str]) -> None:
 def add_meta(db: sqlite3.Connection, key: str, value: str) -> None:
     """Keep a setting; a later value replaces an earlier one."""
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (encode_text(key), encode_text(value)))
+
+
+def settle_claim(db: sqlite3.Connection, claim: Claim) -> None:
+    """Let a claim decide on its setting; what it raises undoes the transaction."""
+    key, decide = claim
+    stood = reading.meta(db, key)
+    stands = decide(stood)
+    if stands != stood:
+        add_meta(db, key, stands)
 
 
 def said_already(db: sqlite3.Connection, head: Head, feedback: Feedback) -> bool:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from drpg_dspy.online.learner import OnlinePolicyOptimizer
+from drpg_dspy.online.restoring import answer_of
 
-__all__ = ["OnlinePolicyOptimizer"]
+__all__ = ["OnlinePolicyOptimizer", "answer_of"]

@@ -9,10 +9,10 @@ from typing import Any
 import dspy
 
 from drpg_dspy.exceptions import CompileFailed
-from drpg_dspy.injection import detach, routes
+from drpg_dspy.injection import attach_like, detach, routes
 from drpg_dspy.judging import judge
 from drpg_dspy.memory import SQLiteMemory
-from drpg_dspy.online.defaults import temporary_file
+from drpg_dspy.online.restoring import answer_of
 from drpg_dspy.types import OPEN_FIELD, SHOT_VERDICT, Guidance
 
 __all__ = ["bake", "check_examples", "compile_online"]
@@ -75,9 +75,8 @@ def compile_online(
     """
     copy = student.deepcopy()
     optimizer = learner.optimizer.fresh()
-    memory = SQLiteMemory(
-        temporary_file(optimizer), learner.memory.embedder, threshold=learner.memory.threshold
-    )
+    attach_like(copy, learner.program)
+    memory = SQLiteMemory(":memory:", learner.memory.embedder, threshold=learner.memory.threshold)
     fresh = type(learner)(copy, optimizer, memory=memory, metric=learner.metric, key=learner.key)
     _pass_once(fresh, trainset)
     guidance = optimizer.consolidate(memory)
@@ -127,7 +126,7 @@ def _pass_once(learner: Any, trainset: list[Any]) -> None:
         if rollout.failed:
             failures.append(rollout.error)
             continue
-        verdict = judge(learner.metric, example, rollout.answer)
+        verdict = judge(learner.metric, example, answer_of(rollout, learner.card))
         if not verdict.judged:
             unjudged.append(verdict.text)
         correct += learner.memory.is_correct(verdict)

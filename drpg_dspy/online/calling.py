@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,17 @@ from drpg_dspy.types import (
 )
 
 __all__ = ["Outcome", "ProgramCall", "describe", "run_async"]
+
+# What DSPy's modules take out of the arguments of a call to steer it, each with its kind. Under
+# these names no value reaches a signature's input, unless the program itself has such a parameter.
+_STEERING: dict[str, Any] = {
+    "lm": object,
+    "config": Mapping,
+    "demos": (list, tuple),
+    "signature": (str, type),
+    "max_iters": int,
+    "_trace": bool,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +78,37 @@ class ProgramCall:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arguments by name, positional ones named as the program names them."""
+        """The arguments by name, positional ones named as the program names them.
+
+        What steers the call is left out (``lm``, ``config``, ``demos`` and the like, and any
+        LM): it is no part of the task, and seldom has a plain form.
+        """
+        named = self._named()
+        if _STEERING.keys().isdisjoint(named):
+            return {n: value for n, value in named.items() if not isinstance(value, dspy.BaseLM)}
+        own = self._declared()
+        return {n: value for n, value in named.items() if not _steers(n, value, own)}
+
+    @property
+    def lm(self) -> dspy.BaseLM | None:
+        """The LM that was given with the call, if any."""
+        lm = self.kwargs.get("lm")
+        return lm if isinstance(lm, dspy.BaseLM) else None
+
+    @property
+    def _target(self) -> Callable[..., Any]:
+        target: Callable[..., Any] = getattr(self.function, "forward", self.function)
+        return target
+
+    def _declared(self) -> set[str]:
+        parameters = inspect.signature(self._target).parameters.values()
+        return {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+
+    def _named(self) -> dict[str, Any]:
         if not self.args:
             return dict(self.kwargs)
-        target = getattr(self.function, "forward", self.function)
         try:
-            bound = inspect.signature(target).bind_partial(*self.args, **self.kwargs)
+            bound = inspect.signature(self._target).bind_partial(*self.args, **self.kwargs)
         except TypeError:
             # The call itself will raise, in the program's own words.
             return {f"argument_{i}": value for i, value in enumerate(self.args)} | self.kwargs
@@ -144,6 +180,12 @@ def describe(
     if not isinstance(task, str):
         raise ValueError(f"task_description must be a text, got {task!r}.")
     return ProgramCard(name=name, task=task, routes=routes, key=key)
+
+
+def _steers(name: str, value: Any, own: Collection[str]) -> bool:
+    if isinstance(value, dspy.BaseLM):
+        return True
+    return name in _STEERING and name not in own and isinstance(value, _STEERING[name])
 
 
 def _outputs(result: Any) -> dict[str, Any]:

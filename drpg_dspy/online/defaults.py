@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import tempfile
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from drpg_dspy.retrieval import default_embedder
 from drpg_dspy.tracking import Tracker
 from drpg_dspy.types import ProgramCard
 
-__all__ = ["check_kinds", "check_names", "default_memory", "flat_params", "temporary_file"]
+__all__ = ["check_kinds", "check_names", "default_memory", "flat_params"]
 
 
 _PATIENCE = 5.0
@@ -75,23 +73,15 @@ def check_names(program: dspy.Module, card: ProgramCard) -> None:
         )
 
 
-def default_memory(owner: object, name: str | None, threshold: float) -> SQLiteMemory:
-    """Return the memory of a learner: kept under its name, else as long as ``owner`` lives."""
+def default_memory(name: str | None, threshold: float) -> SQLiteMemory:
+    """Return the memory of a learner: kept under its name, else as long as the object lives."""
+    path = Path(":memory:")
     if name:
         # A tracker's label may hold anything; a learner's own name was checked.
         path = Path(".drpg") / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('.-')}.sqlite"
         path.parent.mkdir(exist_ok=True)
-    else:
-        path = temporary_file(owner)
     # Serving waits for no lock for long: the answer is given, and counted as unrecorded.
     return SQLiteMemory(path, default_embedder(), threshold=threshold, timeout=_PATIENCE)
-
-
-def temporary_file(owner: object) -> Path:
-    """Return a place for a file that goes when ``owner`` does."""
-    folder = tempfile.TemporaryDirectory(prefix="drpg-", ignore_cleanup_errors=True)
-    weakref.finalize(owner, folder.cleanup)
-    return Path(folder.name) / "memory.sqlite"
 
 
 def flat_params(optimizer: OnlineOptimizer) -> dict[str, Any]:

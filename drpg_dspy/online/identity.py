@@ -9,10 +9,11 @@ from typing import Any
 
 from drpg_dspy.exceptions import ResumeMismatch
 from drpg_dspy.memory import Memory
+from drpg_dspy.memory.base import Claim
 from drpg_dspy.plain import dumps
 from drpg_dspy.types import ProgramCard
 
-__all__ = ["PROGRAM_KEY", "check_program", "claim_memory"]
+__all__ = ["PROGRAM_KEY", "check_program", "is_owner", "program_claim"]
 
 PROGRAM_KEY = "learner:program"
 """Setting of a memory under which the fields of its program's routes stand."""
@@ -41,29 +42,57 @@ def check_program(memory: Memory, card: ProgramCard, where: str) -> None:
     if text is None:
         return
     stored, given = json.loads(text), _routes(card)
-    if stored == given:
-        return
-    shared = [name for name in given if name in stored and _alike(stored[name], given[name])]
-    if not shared:
-        raise ResumeMismatch(
-            f"{where} was filled by another program. Its routes: {_shown(stored)}. The program "
-            f"given: {_shown(given)}. Give this learner another name or memory; policies and "
-            "examples of one program mean nothing to the other."
+    _refuse_stranger(stored, given, where)
+    if stored != given:
+        logger.warning(
+            "%s was filled by an earlier form of this program: %s; now: %s. What was learned for "
+            "routes that are gone or renamed is not used.",
+            where,
+            _shown(stored),
+            _shown(given),
         )
-    logger.warning(
-        "%s was filled by an earlier form of this program: %s; now: %s. What was learned for "
-        "routes that are gone or renamed is not used.",
-        where,
-        _shown(stored),
-        _shown(given),
+
+
+def is_owner(memory: Memory, card: ProgramCard, where: str) -> bool:
+    """Tell whether the memory is this program's for good; False = it is nobody's yet.
+
+    Two learners may open one empty memory; the first to record owns it, and from then on a
+    program that shares no route with it is refused.
+
+    Raises:
+        ResumeMismatch: It is another program's.
+    """
+    text = memory.get_meta(PROGRAM_KEY)
+    if text is None:
+        return False
+    _refuse_stranger(json.loads(text), _routes(card), where)
+    return True
+
+
+def program_claim(card: ProgramCard, where: str) -> Claim:
+    """Return the claim with which a program's first record takes or renews its ownership.
+
+    Refused with a :class:`~drpg_dspy.exceptions.ResumeMismatch` where another program was
+    faster: it is decided within the transaction that records.
+    """
+    given = _routes(card)
+
+    def decide(stood: str | None) -> str:
+        if stood is not None:
+            _refuse_stranger(json.loads(stood), given, where)
+        return dumps(given)
+
+    return PROGRAM_KEY, decide
+
+
+def _refuse_stranger(stored: Routes, given: Routes, where: str) -> None:
+    if any(name in stored and _alike(stored[name], given[name]) for name in given):
+        return
+    raise ResumeMismatch(
+        f"{where} was filled by another program. Its routes: {_shown(stored)}. The program "
+        f"given: {_shown(given)}. Give this learner another name or memory; policies and "
+        "examples of one program mean nothing to the other."
     )
-
-
-def claim_memory(memory: Memory, card: ProgramCard) -> None:
-    """Write down whose memory it is, unless that stands there already."""
-    text = dumps(_routes(card))
-    if memory.get_meta(PROGRAM_KEY) != text:
-        memory.set_meta(PROGRAM_KEY, text)
 
 
 def _routes(card: ProgramCard) -> Routes:

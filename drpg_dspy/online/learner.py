@@ -18,14 +18,21 @@ from typing import Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from drpg_dspy.injection import attach
+from drpg_dspy.governance import Applier, Governance, RegistryFollower
+from drpg_dspy.injection import attach, detach
 from drpg_dspy.memory import Memory
 from drpg_dspy.online.answering import Answering
 from drpg_dspy.online.baking import check_examples, compile_online
 from drpg_dspy.online.calling import describe
 from drpg_dspy.online.defaults import check_kinds, check_names, default_memory, flat_params
 from drpg_dspy.online.identity import check_program
-from drpg_dspy.online.keeping import learner_folder, read_learner, write_learner
+from drpg_dspy.online.keeping import (
+    hold,
+    learner_folder,
+    let_go,
+    read_learner,
+    write_learner,
+)
 from drpg_dspy.online.learning import Learning
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.retrieval import default_key
@@ -57,14 +64,19 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
             a memory that is passed in has its own.
 
     Attributes:
+        governance: What people decide on the policies; see
+            :class:`~drpg_dspy.governance.governing.Governance`.
         unrecorded: Answers of this process that were given but could not be recorded.
         unlearned: Answers of this process that were given with labels and could not be learned
-            from, because the metric returned no score or the memory could not be written.
+            from, because the metric raised, returned no score or judged nothing (NaN), or the
+            memory could not be written.
 
     Raises:
         ResumeMismatch: The memory was filled by another program.
-        ValueError: The program has no predictors, an argument is of the wrong kind, or the
-            program's own call uses a name that the learner needs (``labels``, ``rollout_id``).
+        ValueError: The program has no predictors, an argument is of the wrong kind, the
+            program's own call uses a name that the learner needs (``labels``, ``rollout_id``),
+            one of its fields is called ``policy`` (the message says what to do), or the
+            optimizer keeps state of another memory, or the tracker tells of another one.
     """
 
     def __init__(
@@ -97,17 +109,32 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         )
         check_names(program, self.card)
         optimizer.bind(self.card)
-        self.memory = memory if memory is not None else default_memory(self, self.name, threshold)
+        self.memory = memory if memory is not None else default_memory(self.name, threshold)
+        try:
+            check_program(self.memory, self.card, self._where())
+            optimizer.learn_into(self.memory.place)
+            optimizer.bind_memory(self.memory)
+            optimizer.equip(self._rerun)
+            hold(self.memory, self)
+        except BaseException:
+            if memory is None:
+                self.memory.close()
+            raise
         self._learning = threading.RLock()
         self._state_version = -1
         self._writer: BackgroundWriter | None = None
+        self._follower: RegistryFollower | None = None
+        self.governance = Governance(self.memory, self.card.route_names)
+        self._applier = Applier(self.memory)
         self._closed = False
-        self._last: contextvars.ContextVar[str] = contextvars.ContextVar("last_rollout", default="")
+        self._last: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+            "last_rollout", default=None
+        )
         self._last_anywhere = ""
         self.unrecorded = 0
         self.unlearned = 0
-        self._claimed = False
-        check_program(self.memory, self.card, self._where())
+        self._counting = threading.Lock()
+        self._owned = self._claimed = False
         self.run_params: dict[str, Any] = {}
 
     # -- as a teleprompter ------------------------------------------------------------------
@@ -190,21 +217,55 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
             self._state_version = -1
 
     def deepcopy(self) -> OnlinePolicyOptimizer:
-        """Return a learner with a copy of the program, sharing optimizer and memory."""
+        """Return a learner with a copy of the program, sharing optimizer and memory.
+
+        The memory is closed when the last of them is closed or forgotten.
+        """
+        return self._twin(self.program.deepcopy())
+
+    def _twin(self, program: dspy.Module) -> OnlinePolicyOptimizer:
         twin = OnlinePolicyOptimizer(
-            self.program.deepcopy(), self.optimizer, memory=self.memory, metric=self.metric,
-            key=self.key, threshold=self.threshold,
+            program, self.optimizer, memory=self.memory, metric=self.metric, key=self.key,
+            threshold=self.threshold,
         )  # fmt: skip
         twin.name = self.name
+        twin._learning = self._learning  # the optimizer's state is one
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnlinePolicyOptimizer:
         return self.deepcopy()
 
+    def __copy__(self) -> OnlinePolicyOptimizer:
+        return self._twin(self.program)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "A learner is not pickled: it holds an open memory, locks and a thread. Use "
+            "online.save(folder), and in the other process load(folder) of a learner constructed "
+            "the same way; or construct it there with the same name= or memory file, which both "
+            "then share. The program alone: online.program.save(file)."
+        )
+
     def _where(self) -> str:
         return f"The memory of {self.name!r}" if self.name else "This memory"
 
     # -- being watched ------------------------------------------------------------------------
+
+    @property
+    def registry_failures(self) -> int:
+        """Looks into the tracker's registry that failed in this process; no call suffered."""
+        return 0 if self._follower is None else self._follower.failures
+
+    def _follow(self) -> None:
+        """Begin to look for what people change where the tracker writes to."""
+        every = self.tracker.follow_every if self.tracker is not None else None
+        if self.tracker is None or every is None or self._follower is not None or self._closed:
+            return
+        reader = self.tracker.registry(self.name or self.card.name, self.card.route_names)
+        with self._counting:  # not the lock of learning, which may take as long as an LM
+            if reader is not None and self._follower is None:
+                self._follower = RegistryFollower(self.governance, reader.read, every)
+                self._follower.start()
 
     def _notify(self) -> None:
         if self.tracker is None:
@@ -217,14 +278,36 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         self._writer.notify()
 
     def close(self, status: str = "finished", timeout: float = 60.0) -> None:
-        """Send what the tracker has not seen yet and close the memory's files."""
+        """Send what the tracker has not seen yet and close the memory's files.
+
+        A tracker that cannot be reached is not waited for: a warning says what it was not told,
+        and a learner that is opened with it later, on the same memory, sends that. A memory that
+        other learners of this process use as well (a copy of this one) stays open for them.
+
+        Args:
+            status: ``"finished"``, ``"stopped: …"`` or ``"failed: …"``.
+            timeout: Seconds to wait for the tracker at most.
+        """
         if self.tracker is not None and not self._closed and self.memory.events(limit=1):
             self._notify()  # also what an earlier process could not send
         self._closed = True
+        if self._follower is not None:
+            self._follower.close()
         if self._writer is not None:
             self._writer.close(timeout=timeout, status=status)
             self._writer = None
-        self.memory.close()
+        let_go(self.memory, self)
+
+    def unwrap(self) -> dspy.Module:
+        """Close the learner and give its program back as it was before it was wrapped.
+
+        Its predictors are of their own classes again, its prompts and its saved state those of
+        the plain program, byte for byte. What was learned stays in the memory; :meth:`compile`
+        makes a plain program that keeps it.
+        """
+        self.close()
+        detach(self.program)
+        return self.program
 
     def __enter__(self) -> OnlinePolicyOptimizer:
         return self

@@ -13,8 +13,10 @@ import dspy
 from drpg_dspy.exceptions import StorageError
 from drpg_dspy.judging import judge, to_feedback
 from drpg_dspy.memory import Memory
+from drpg_dspy.online.restoring import answer_of, inputs_of
+from drpg_dspy.online.revising import written_by
 from drpg_dspy.optimizers.base import OnlineOptimizer
-from drpg_dspy.types import Experience, Feedback, Rollout
+from drpg_dspy.types import Experience, Feedback, ProgramCard, Rollout
 from drpg_dspy.usage import meter
 
 __all__ = ["Learning"]
@@ -27,22 +29,25 @@ _MAX_COMMIT_TRIES = 8
 class Learning:
     """The learning half of :class:`~drpg_dspy.online.learner.OnlinePolicyOptimizer`."""
 
+    program: dspy.Module
     optimizer: OnlineOptimizer
     memory: Memory
+    card: ProgramCard
     metric: Callable[..., Any] | None
     _learning: threading.RLock
     _state_version: int
 
     _notify: Callable[[], None]
+    _check_owner: Callable[[], None]
 
     def feedback(
         self,
         rollout_id: str,
         score: Any = None,
-        text: str = "",
+        text: str | None = "",
         *,
         labels: Any = None,
-        id: str = "",
+        id: str | None = "",
         author: str = "person",
     ) -> None:
         """Say how good an answer was, now or next week, from any thread or process.
@@ -51,13 +56,15 @@ class Learning:
 
         Args:
             rollout_id: The prediction's ``rollout_id``.
-            score: A bool or a number in [0, 1]; NaN = not judged.
-            text: What was wrong or right, in words.
+            score: A bool or a number in [0, 1], NumPy's included; NaN = not judged.
+            text: What was wrong or right, in words; ``None`` is no text.
             labels: Instead of a score: what the learner's metric compares with.
             id: Names this piece of feedback; sent again with the same content it changes nothing.
             author: Who says so.
 
         Raises:
+            ResumeMismatch: Another program filled the memory since this learner was opened.
+            StorageError: The verdict cannot be written (the file was deleted, it is locked).
             UnknownRollout: No such rollout in this memory.
             ValueError: Neither or both of score and labels, or a score out of range.
         """
@@ -70,9 +77,9 @@ class Learning:
             raise ValueError("feedback takes score= or labels=, got both.")
         if labels is not None:
             rollout = self.memory.rollout(rollout_name(rollout_id))
-            verdict = self._judge(rollout, labels, rollout.answer)
+            verdict = self._judge(rollout, labels, answer_of(rollout, self.card))
         else:
-            verdict = Feedback(score, text=text, id=id, author=author)
+            verdict = Feedback(score, text=text or "", id=id or "", author=author)
         self.learn_one(rollout_id, verdict)
 
     def retract(self, rollout_id: str) -> None:
@@ -98,6 +105,7 @@ class Learning:
         """
         verdict = to_feedback(feedback)
         with self._learning:
+            self._check_owner()
             record = self.memory.rollout(rollout_name(rollout))
             if _same(verdict, self.memory.feedback(record.id)):
                 return
@@ -114,11 +122,11 @@ class Learning:
 
     def _learn(self, rollout: Rollout, verdict: Feedback) -> bool:
         self._refresh_state()
-        stateful = _is_stateful(self.optimizer)
+        stateful = self.optimizer.keeps_state
         state = None
         if verdict.teaches and not rollout.failed:
             experience = Experience(rollout, verdict, self.memory.is_correct(verdict))
-            with meter() as usage:
+            with meter() as usage, written_by(self.optimizer, self.program):
                 try:
                     self.optimizer.update(experience, self.memory)
                 except Exception as error:  # noqa: BLE001 - the verdict must not be lost
@@ -145,16 +153,6 @@ class Learning:
             self._state_version = -1
         return written
 
-    def learn_from_labels(self, rollout: Rollout, labels: Any, prediction: Any) -> None:
-        """Judge a prediction by the metric and learn from the verdict.
-
-        Args:
-            rollout: Its record.
-            labels: What the metric compares with.
-            prediction: What the program returned.
-        """
-        self.learn_one(rollout, self._judge(rollout, labels, prediction))
-
     def _judge(self, rollout: Rollout, labels: Any, prediction: Any) -> Feedback:
         if self.metric is None:
             raise ValueError(
@@ -162,11 +160,12 @@ class Learning:
                 "or call feedback(rollout_id, score=…)."
             )
         given = dict(labels.items()) if hasattr(labels, "items") else {"label": labels}
-        example = dspy.Example(**{**rollout.inputs, **given}).with_inputs(*rollout.inputs)
+        inputs = inputs_of(rollout, self.card)
+        example = dspy.Example(**{**inputs, **given}).with_inputs(*inputs)
         return judge(self.metric, example, prediction)
 
     def _refresh_state(self) -> None:
-        if not _is_stateful(self.optimizer):
+        if not self.optimizer.keeps_state:
             return
         with self._learning:
             state, version = self.memory.state()
@@ -195,7 +194,3 @@ def _same(new: Feedback, standing: Feedback | None) -> bool:
     bare = dataclasses.replace(standing, usage=new.usage, error=new.error)
     # repr, because NaN differs from itself.
     return repr(new) == repr(bare)
-
-
-def _is_stateful(optimizer: OnlineOptimizer) -> bool:
-    return type(optimizer).state_dict is not OnlineOptimizer.state_dict

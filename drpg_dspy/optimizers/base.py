@@ -11,6 +11,7 @@ Checked over every class that exists (``drpg_dspy.testing.contracts``):
 * ``load_state_dict(state_dict())`` on a fresh instance continues the same run;
 * LM calls of a step stay within ``max_lm_calls``;
 * a policy of any content reaches the prompt verbatim;
+* a rule that a person pinned comes first in whatever it gives (:mod:`drpg_dspy.governance`);
 * constructor arguments are stored unchanged under their own names.
 """
 
@@ -18,16 +19,20 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import dspy
 
-from drpg_dspy.memory.base import MemoryView
-from drpg_dspy.types import Experience, Guidance, ProgramCard
+from drpg_dspy.memory.base import Memory, MemoryView
+from drpg_dspy.types import Experience, Guidance, ProgramCard, Rollout
 
-__all__ = ["OnlineOptimizer", "Revision", "named"]
+__all__ = ["OnlineOptimizer", "Rerun", "Revision", "named"]
+
+
+Rerun = Callable[[Mapping[str, Any], Guidance], Rollout]
+"""Answers inputs under a guidance, for a trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,17 @@ class OnlineOptimizer(ABC):
         name: The method's name on the command line and in provenance.
         max_lm_calls: Bound on the LM calls that one step costs beside the program's own.
         paper: Where the method comes from.
+        writes_policies: False for a method that gives examples or revises answers, and never a
+            policy: there is nothing that ``drpg run --holdout`` could leave out.
     """
 
     name: ClassVar[str]
     max_lm_calls: ClassVar[int] = 0
     paper: ClassVar[str] = ""
+    writes_policies: ClassVar[bool] = True
 
     card: ProgramCard | None = None
+    _place: str = ""
 
     def bind(self, card: ProgramCard) -> None:
         """Learn which program is served; called before anything else.
@@ -73,6 +82,49 @@ class OnlineOptimizer(ABC):
                 f"one for {card.name!r}."
             )
         self.card = card
+
+    def learn_into(self, place: str) -> None:
+        """Learn where the memory is that the state belongs to; called by the learner.
+
+        What was counted of one memory's rollouts is no evidence about another's.
+
+        Args:
+            place: The memory's :attr:`~drpg_dspy.memory.base.Memory.place`.
+
+        Raises:
+            ValueError: This instance keeps state, of another memory already.
+        """
+        if self.keeps_state and self._place not in ("", place):
+            raise ValueError(
+                f"This {type(self).__name__} keeps what it learned from the memory {self._place} "
+                f"and would mix it with that of {place}. Give the second learner an optimizer of "
+                "its own: optimizer.fresh()."
+            )
+        self._place = place
+
+    def bind_memory(self, memory: Memory) -> None:
+        """Learn which memory is served; called by the learner, after :meth:`learn_into`.
+
+        By default it is forgotten: a method sees its memory when it is called. One that people
+        change from outside (:class:`~drpg_dspy.optimizers.constraints.ConstraintAdapter`) writes
+        there what they change.
+
+        Raises:
+            ValueError: This instance serves another memory already.
+        """
+
+    def equip(self, rerun: Rerun) -> None:
+        """Be given the program, called by the learner; by default it is not needed.
+
+        Args:
+            rerun: Answers inputs under a guidance. The answer is not recorded, not learned from
+                and reaches nobody; its LM calls count where they are made.
+        """
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the class has a :meth:`state_dict` of its own."""
+        return type(self).state_dict is not OnlineOptimizer.state_dict
 
     def require_card(self) -> ProgramCard:
         """Return the program's card.

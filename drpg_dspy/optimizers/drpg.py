@@ -184,7 +184,9 @@ class DRPG(OnlineOptimizer):
         if not rules:
             return {}
         cases = len({source for rule in rules for source in rule.sources})
-        message = f"{len(rules)} rules from {cases} cases"
+        message = (
+            f"{len(rules)} rule{'s' * (len(rules) != 1)} from {cases} case{'s' * (cases != 1)}"
+        )
         return {
             route: Policy(route, rules, author=self.name, message=message)
             for route in self.require_card().route_names

@@ -31,6 +31,7 @@ class GrowPrompt(OnlineOptimizer):
 
     name = "grow_prompt"
     paper = "Wu et al. 2024, StreamBench"
+    writes_policies = False
 
     def __init__(self, last: int = 16) -> None:
         self.last = whole("last", last, 1)

@@ -10,8 +10,8 @@ from typing import Any
 import dspy
 
 from drpg_dspy.arguments import number, whole
-from drpg_dspy.memory.base import MemoryView
-from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
+from drpg_dspy.memory.base import Memory, MemoryView
+from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
 from drpg_dspy.plain import digest
 from drpg_dspy.types import Experience, Guidance, ProgramCard
 
@@ -103,6 +103,19 @@ class Holdout(OnlineOptimizer):
         super().bind(card)
         self.optimizer.bind(card)
 
+    def learn_into(self, place: str) -> None:
+        """Let the guarded method know as well."""
+        self.optimizer.learn_into(place)
+        super().learn_into(place)
+
+    def bind_memory(self, memory: Memory) -> None:
+        """Let the guarded method know as well."""
+        self.optimizer.bind_memory(memory)
+
+    def equip(self, rerun: Rerun) -> None:
+        """Hand the program on to the guarded method."""
+        self.optimizer.equip(rerun)
+
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the guarded method's guidance, with or without its policy."""
         experiences = memory.count()
@@ -115,6 +128,10 @@ class Holdout(OnlineOptimizer):
         else:
             guidance, arm = self.optimizer.propose_plain(inputs, memory), WITHHELD
         return guidance.counting({arm: 1})
+
+    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Return the guarded method's examples; the call counts for neither arm."""
+        return self.optimizer.propose_plain(inputs, memory)
 
     def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
         """Return the guarded method's choice."""

@@ -48,6 +48,7 @@ class MAMStreamICL(OnlineOptimizer):
 
     name = "mam_stream_icl"
     paper = "Wu et al. 2024, StreamBench"
+    writes_policies = False
 
     def __init__(self, lms: Sequence[dspy.BaseLM | None], k: int = 16) -> None:
         if not isinstance(lms, (list, tuple)):

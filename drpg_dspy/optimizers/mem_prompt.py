@@ -31,6 +31,7 @@ class MemPrompt(OnlineOptimizer):
 
     name = "mem_prompt"
     paper = "Madaan et al. 2022; Wu et al. 2024, StreamBench"
+    writes_policies = False
 
     def __init__(self, k: int = 16) -> None:
         self.k = whole("k", k, 1)

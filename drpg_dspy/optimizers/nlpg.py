@@ -89,7 +89,8 @@ class NLPG(OnlineOptimizer):
         max_changes: Corrections that a window may put up, at least 1.
         category: Of a call: a function of its inputs, or the name of the input that holds it;
             ``None`` = all inputs are of one category. A call of a category for which nothing was
-            learned gets what holds for the whole route.
+            learned gets what holds for its family (what stands before a colon, as in
+            ``"count:numbers"``) and for the whole route.
         gate: What a correction has to show before it stays; ``None`` = it is adopted as it comes.
             A mapping of :class:`Gate`'s arguments will do.
         ablation: Parts that are turned off; a mapping of :class:`Ablation`'s arguments will do.
@@ -194,7 +195,7 @@ class NLPG(OnlineOptimizer):
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return each route's instructions; of those on trial and watched, what was drawn."""
-        gate, category = self._gate, self._category(inputs)
+        gate, category = self._gate, self.category_of(inputs)
         if gate is None or not len(self._policies):
             return self._guidance(category, lambda pool: (None,) * len(pool))
         gives = gate.draws(f"{memory.count()} {self.require_card().key(inputs)}")
@@ -220,7 +221,7 @@ class NLPG(OnlineOptimizer):
         """
         shown = frozenset(with_trials)
         return self._guidance(
-            self._category(inputs), lambda pool: tuple(one.id in shown or None for one in pool)
+            self.category_of(inputs), lambda pool: tuple(one.id in shown or None for one in pool)
         )
 
     def _guidance(self, category: str, draw: Draw) -> Guidance:
@@ -229,7 +230,12 @@ class NLPG(OnlineOptimizer):
         idle = len(routes) == 1 and self._parts.routing
         return guidance.counting({"routing_idle": 1}) if idle else guidance
 
-    def _category(self, inputs: Mapping[str, Any]) -> str:
+    def category_of(self, inputs: Mapping[str, Any]) -> str:
+        """Return the category of a call; ``""`` = none.
+
+        Raises:
+            ValueError: The function given as ``category`` returned no text.
+        """
         if self.category is None:
             return ""
         if isinstance(self.category, str):
@@ -267,7 +273,7 @@ class NLPG(OnlineOptimizer):
         """
         counters = self._updates.counters
         gradients = list(
-            self._window.gradients(memory, latest, self._policies, self._category, counters)
+            self._window.gradients(memory, latest, self._policies, self.category_of, counters)
         )
         if self._parts.aggregate:
             corrections, dropped = merge(gradients)
@@ -347,14 +353,21 @@ class NLPG(OnlineOptimizer):
             memory.remember(f"nlpg:decision:{decision.number}", text)
 
     def settle(
-        self, id: str, fixed: int, broken: int, items: tuple[int, int], p: float, accept: bool
+        self,
+        id: str,
+        memory: MemoryView,
+        *,
+        flips: tuple[int, int],
+        items: tuple[int, int],
+        p: float,
+        accept: bool,
     ) -> None:
         """Decide on a trial by items that were answered without and with the instruction.
 
         Args:
             id: An instruction on trial or waiting for one.
-            fixed, broken: Items that only the answers with it, and only those without it, got
-                right.
+            memory: Keeps the decision, with the next commit.
+            flips: How many items only the answers with it, and only those without it, got right.
             items: How many were right with it, and how many there were.
             p: One-sided, of the exact McNemar test.
             accept: Whether it stays.
@@ -362,7 +375,9 @@ class NLPG(OnlineOptimizer):
         Raises:
             ValueError: No such instruction is on trial.
         """
+        fixed, broken = flips
         self._updates.settle(id, fixed, broken, items, p, accept)
+        self._save_decisions(memory)
 
     # -- keeping ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from drpg_dspy.arguments import whole
 from drpg_dspy.injection.fields import labelled_text
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
+from drpg_dspy.plain import sendable
 from drpg_dspy.types import Guidance, ProgramCard
 
 __all__ = ["SelfRefine"]
@@ -52,6 +53,7 @@ class SelfRefine(OnlineOptimizer):
 
     name = "self_refine"
     paper = "Madaan et al. 2023; Wu et al. 2024, StreamBench"
+    writes_policies = False
 
     def __init__(self, rounds: int = 4) -> None:
         self.rounds = whole("rounds", rounds, 1)
@@ -193,7 +195,7 @@ class _OneCall(dspy.ChatAdapter):
 
 def _ask(signature: Any, **inputs: str) -> dspy.Prediction:
     with dspy.context(adapter=_OneCall()):
-        return dspy.Predict(signature)(**inputs)
+        return dspy.Predict(signature)(**sendable(inputs))
 
 
 def _written(given: Mapping[str, Any], card: ProgramCard) -> dict[str, tuple[Any, Any]]:

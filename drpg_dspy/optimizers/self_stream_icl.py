@@ -32,6 +32,7 @@ class SelfStreamICL(OnlineOptimizer):
 
     name = "self_stream_icl"
     paper = "Wu et al. 2024, StreamBench"
+    writes_policies = False
 
     def __init__(self, k: int = 16) -> None:
         self.k = whole("k", k, 1)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from drpg_dspy.injection import holds_media
 from drpg_dspy.types import REVISION, SHOT_VERDICT, Call, Experience, ProgramCard, RouteCard
 
 __all__ = ["shots_by_route"]
@@ -22,7 +23,8 @@ def shots_by_route(
     only what retrieval looked at, not the long context (as StreamBench and DRPG show them). In
     a program with several, each route gets its own calls out of the traces, inputs whole,
     because only there are they what that predictor was asked. A route that an experience never
-    called gets nothing from it; of several calls the last one counts. Where the answer was
+    called gets nothing from it; of several calls the last one counts. Images, sound and files
+    are left out: k of them would cost more than all the rest of a prompt. Where the answer was
     revised, the last call that gave a field is shown with what became of it.
 
     Args:
@@ -35,6 +37,7 @@ def shots_by_route(
     """
     shots: dict[str, list[Shot]] = {}
     single = len(card.routes) == 1
+    media = {route.name: _media(route) for route in card.routes}
     for experience in experiences:
         calls = _last_calls(experience.rollout.trace)
         said = {SHOT_VERDICT: "correct" if experience.correct else "wrong"} if verdicts else {}
@@ -43,6 +46,7 @@ def shots_by_route(
             if call is None or call.outputs is None:
                 continue
             inputs = _question(call.inputs, experience) if single else call.inputs
+            inputs = {n: value for n, value in inputs.items() if n not in media[route.name]}
             shot = {**_fields(inputs, call.outputs, route), **said}
             shots.setdefault(route.name, []).append(shot)
     return {name: tuple(items) for name, items in shots.items()}
@@ -73,6 +77,11 @@ def _question(inputs: Mapping[str, Any], experience: Experience) -> Mapping[str,
         if isinstance(value, str) and value and value in key
     }
     return asked or inputs
+
+
+def _media(route: RouteCard) -> set[str]:
+    declared = getattr(route.signature, "fields", {})
+    return {name for name in declared if holds_media(declared[name].annotation)}
 
 
 def _fields(inputs: Shot, outputs: Shot, route: RouteCard) -> Shot:

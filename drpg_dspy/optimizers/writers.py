@@ -27,7 +27,7 @@ from drpg_dspy.optimizers.rules import (
     parse_rules,
     similar,
 )
-from drpg_dspy.plain import digest
+from drpg_dspy.plain import digest, sendable
 from drpg_dspy.retrieval.contrastive import ContrastiveHits
 from drpg_dspy.types import Experience, ProgramCard, Rule, Usage
 from drpg_dspy.usage import meter
@@ -339,14 +339,18 @@ class RulesAdapter(dspy.JSONAdapter):
 def _ask(
     signature: type[dspy.Signature], *, max_rules: int, max_rule_chars: int, **inputs: Any
 ) -> tuple[str, Usage]:
-    """Call the LM once and return its raw reply; an empty reply is an empty text."""
+    """Call the LM once and return its raw reply; an empty reply is an empty text.
+
+    What people and judges wrote may hold characters that DSPy refuses to send; one such text
+    would fail every call that retrieves its case.
+    """
     adapter = RulesAdapter(max_rules, max_rule_chars)
     wanted = "exactly one rule" if max_rules == 1 else f"at most {max_rules} rules, none said twice"
     signature = signature.with_updated_fields("rules", desc=wanted)
     # The writer is no part of the program: it is neither traced nor given the policy scope.
     with dspy.context(adapter=adapter, trace=None), meter() as usage:
         try:
-            reply = dspy.Predict(signature)(**inputs).rules
+            reply = dspy.Predict(signature)(**sendable(inputs)).rules
         except AdapterParseError as error:
             # DSPy itself refuses an empty completion before the adapter sees it.
             reply = error.lm_response

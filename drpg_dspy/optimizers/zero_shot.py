@@ -23,6 +23,7 @@ class ZeroShot(OnlineOptimizer):
 
     name = "zero_shot"
     paper = "the unchanged program"
+    writes_policies = False
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return no policy and no examples."""

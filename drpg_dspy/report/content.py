@@ -261,7 +261,7 @@ def _cost(entries: Sequence[Entry]) -> Table:
     columns = (
         "benchmark", "model", "method", "tokens in", "tokens in for policies", "tokens out",
         "tokens out for policies", "LM calls", "dollars", "seconds (median)", "seconds (mean)",
-        "seconds (95th percentile)",
+        "seconds (p95)",
     )  # fmt: skip
     rows: list[Row] = []
     for entry in entries:

@@ -70,7 +70,8 @@ def _varying(runs: Sequence[RunData]) -> Mapping[str, list[str]]:
 
 def _with_settings(config: RunConfig, names: Sequence[str]) -> str:
     settings = _settings(config)
-    given = [f"{name}={settings[name]}" for name in names if name in settings]
+    shown = [*names, *({"holdout"} - set(names))]  # another method, also where it is the only one
+    given = [f"{name}={settings[name]}" for name in shown if name in settings]
     return f"{config.optimizer} ({', '.join(given)})" if given else config.optimizer
 
 
@@ -82,6 +83,7 @@ def _settings(config: RunConfig) -> dict[str, str]:
         "policy_lm": writer.rsplit("/", 1)[-1] if writer else None,
         "embedder": config.embedder,
         "delay": config.delay or None,
+        "holdout": config.extra.get("holdout"),
         "temperature": config.extra.get("temperature"),
         "max_tokens": config.extra.get("max_tokens"),
     }

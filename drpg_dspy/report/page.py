@@ -68,8 +68,12 @@ class Page:
     version: str
 
 
-def render(page: Page) -> str:
+def render(page: Any, template: str = "page.html") -> str:
     """Return the page, to be written as UTF-8, with all content of the runs escaped.
+
+    Args:
+        page: What the template shows under the name ``page``, a :class:`Page` or another's.
+        template: The file beside this module.
 
     Raises:
         ImportError: Jinja2 is not installed.
@@ -89,11 +93,11 @@ def render(page: Page) -> str:
         finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
     )
     environment.filters |= {"rules": _rules, "tint": _tint}
     style = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    template = environment.from_string((_FOLDER / "page.html").read_text(encoding="utf-8"))
-    return template.render(page=page, style=Markup(style), markup=Markup)
+    return environment.get_template(template).render(page=page, style=Markup(style), markup=Markup)
 
 
 def _rules(texts: Sequence[str]) -> list[str]:

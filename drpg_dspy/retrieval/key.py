@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drpg_dspy.plain import dumps
+from drpg_dspy.injection import named_media
+from drpg_dspy.plain import digest, dumps, to_plain
 
 __all__ = ["default_key"]
 
@@ -40,7 +41,7 @@ def default_key(inputs: Mapping[str, Any]) -> str:
        else a name that ends in it, as ``user_question``): the first that is not empty;
     2. all texts of at most 2,000 characters, in the order of the inputs, a line each;
     3. the shortest text;
-    4. everything, as canonical JSON.
+    4. everything, as canonical JSON; of a longer text, an image or a file in it only a digest.
 
     Args:
         inputs: The call's arguments.
@@ -73,4 +74,14 @@ def default_key(inputs: Mapping[str, Any]) -> str:
         return "\n".join(short)
     if texts:
         return min(texts.values(), key=len)
-    return dumps(dict(inputs), where="inputs") if inputs else ""
+    return dumps(_shortened(to_plain(dict(inputs), where="inputs"))) if inputs else ""
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shortened(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item) for item in value]
+    if isinstance(value, str) and (len(value) > _SHORT or named_media(value) != value):
+        return digest(value)
+    return value

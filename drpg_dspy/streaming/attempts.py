@@ -57,6 +57,8 @@ def answer_with_retries(
     rollout_id: str,
     step: int,
     retry: Retry,
+    *,
+    guidance: Guidance | None = None,
 ) -> tuple[Rollout, Exception | None]:
     """Return a step's rollout, not recorded yet, and what was raised where it failed.
 
@@ -64,10 +66,15 @@ def answer_with_retries(
 
     Only failures that may pass are tried again: a dead or slow server, not a program error or
     an answer that cannot be parsed. A policy that was written is kept for the next attempt.
+
+    Args:
+        learner: Who answers.
+        inputs, rollout_id, step: As for :meth:`OnlinePolicyOptimizer.attempt_one`.
+        retry: How often and when it is tried again.
+        guidance: A policy and examples at hand; ``None`` = the learner proposes them.
     """
     spent, writing = Usage(), Usage()
     seconds = 0.0
-    guidance: Guidance | None = None
     for attempt in range(1, retry.times + 2):
         rollout, error = learner.attempt_one(
             inputs, rollout_id=rollout_id, step=step, guidance=guidance

@@ -18,7 +18,7 @@ from drpg_dspy.exceptions import RunInUse
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["is_locked", "lock_for"]
+__all__ = ["is_locked", "lock_for", "was_locked"]
 
 
 @dataclass(slots=True)
@@ -82,6 +82,11 @@ def is_locked(memory: Path) -> bool:
             return not _try_lock(descriptor)
         finally:
             os.close(descriptor)
+
+
+def was_locked(memory: Path) -> bool:
+    """Return whether anybody ever ran this memory: the lock's file stays behind."""
+    return _lock_path(memory).exists()
 
 
 def _lock_path(memory: Path) -> Path:

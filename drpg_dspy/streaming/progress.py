@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from drpg_dspy.analysis.summary import RunSummary
+from drpg_dspy.analysis.summary import ROLLING_WINDOW, RunSummary
 
 __all__ = ["ConsoleProgress", "Pace", "Progress", "ProgressReport"]
 
@@ -89,6 +89,7 @@ class ConsoleProgress:
         self._clock = clock
         self._due = -math.inf
         self._width = 0
+        self._shown = ""
 
     def __call__(self, report: ProgressReport) -> None:
         """Show a report; on a plain stream only when a line is due."""
@@ -99,21 +100,15 @@ class ConsoleProgress:
             self._width = len(line)
         elif report.ended or self._clock() >= self._due:
             self._due = self._clock() + self._interval
-            out.write(line + "\n")
+            figures = "  ".join(_figures(report))
+            # The last step's line is there already when the end is told right after it.
+            out.write(f"{report.ended if report.ended and figures == self._shown else line}\n")
+            self._shown = figures
         out.flush()
 
 
 def _line(report: ProgressReport) -> str:
-    run = report.summary
-    parts = [f"step {report.step}/{report.total}"]
-    if not math.isnan(run.score):
-        of_late = f" (last {min(run.judged, 50)}: {run.rolling_score:.1%})" if run.judged else ""
-        parts.append(f"score {run.score:.1%}{of_late}")
-    for name, count in (("failed", run.failed), ("not judged", run.not_judged)):
-        if count:
-            parts.append(f"{count} {name}")
-    parts.append(f"{run.usage.calls:,} LM calls")
-    parts.append(f"{run.usage.tokens:,} tokens")
+    parts = _figures(report)
     if not math.isnan(report.seconds_per_step):
         parts.append(f"{report.seconds_per_step:.2g} s a step")
     if report.ended:
@@ -121,6 +116,24 @@ def _line(report: ProgressReport) -> str:
     elif not math.isnan(report.seconds_left):
         parts.append(f"about {_duration(report.seconds_left)} left")
     return "  ".join(parts)
+
+
+def _figures(report: ProgressReport) -> list[str]:
+    run = report.summary
+    parts = [f"step {report.step}/{report.total}"]
+    if not math.isnan(run.score):
+        of_late = (
+            f" (last {min(run.judged, ROLLING_WINDOW)} judged: {run.rolling_score:.1%})"
+            if run.judged
+            else ""
+        )
+        parts.append(f"score {run.score:.1%}{of_late}")
+    for name, count in (("failed", run.failed), ("not judged", run.not_judged)):
+        if count:
+            parts.append(f"{count} {name}")
+    parts.append(f"{run.usage.calls:,} LM calls")
+    parts.append(f"{run.usage.tokens:,} tokens")
+    return parts
 
 
 def _duration(seconds: float) -> str:

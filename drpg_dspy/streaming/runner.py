@@ -22,7 +22,7 @@ import dspy
 from drpg_dspy.analysis.summary import STATUS_KEY, RunSummary
 from drpg_dspy.arguments import whole
 from drpg_dspy.judging import check_metric, judge
-from drpg_dspy.online import OnlinePolicyOptimizer
+from drpg_dspy.online import OnlinePolicyOptimizer, answer_of
 from drpg_dspy.streaming.attempts import Retry, answer_with_retries
 from drpg_dspy.streaming.budget import Budget
 from drpg_dspy.streaming.interrupts import Interrupts
@@ -86,25 +86,44 @@ def run_stream(
         RunInUse: Another process is running this memory.
         KeyboardInterrupt: Ctrl-C was pressed; everything up to then is kept.
     """
+    judging = _checked(learner, metric, delay, budget, stop_after_failures)
+    stream = checked_examples(examples)
+    path = getattr(learner.memory, "path", None)
+    retry = retries if isinstance(retries, Retry) else Retry(retries)
+    with lock_for(Path(path)) if path else contextlib.nullcontext():
+        settle(learner.memory, learner, stream, judging, delay)
+        return _Run(
+            learner,
+            stream,
+            judging,
+            delay,
+            budget or Budget(),
+            stop_after_failures,
+            retry,
+            progress,
+        ).go()
+
+
+def _checked(
+    learner: OnlinePolicyOptimizer,
+    metric: Callable[..., Any] | None,
+    delay: int,
+    budget: Budget | None,
+    stop_after_failures: int | None,
+) -> Callable[..., Any]:
+    """Return the metric of a stream; refuse arguments of the wrong kind or out of range."""
     if not isinstance(learner, OnlinePolicyOptimizer):
         raise ValueError(f"learner must be an OnlinePolicyOptimizer, got {learner!r}.")
-    stream = checked_examples(examples)
-    metric = metric if metric is not None else learner.metric
-    if metric is None:
+    chosen = metric if metric is not None else learner.metric
+    if chosen is None:
         raise ValueError("run_stream needs a metric, here or in the learner; got None.")
-    check_metric(metric)
+    check_metric(chosen)
     whole("delay", delay, 0)
     if stop_after_failures is not None:
         whole("stop_after_failures (None = never)", stop_after_failures, 1)
     if budget is not None and not isinstance(budget, Budget):
         raise ValueError(f"budget must be a Budget, e.g. Budget(tokens=100_000), got {budget!r}.")
-    path = getattr(learner.memory, "path", None)
-    retry = retries if isinstance(retries, Retry) else Retry(retries)
-    with lock_for(Path(path)) if path else contextlib.nullcontext():
-        settle(learner.memory, learner, stream, metric, delay)
-        return _Run(
-            learner, stream, metric, delay, budget or Budget(), stop_after_failures, retry, progress
-        ).go()
+    return chosen
 
 
 class _Run:
@@ -219,7 +238,7 @@ class _Run:
             # A person who was faster than the judge, or took feedback back, is not overruled.
             if not self.memory.feedback_history(name):
                 # Judged as it was stored, so that a resumed run judges the same thing.
-                answer = self.memory.rollout(name).answer
+                answer = answer_of(self.memory.rollout(name), self.learner.card)
                 with meter() as used:
                     verdict = judge(self.metric, self.examples[step - 1], answer)
                 self.interrupts.check()

@@ -93,7 +93,7 @@ def fingerprint(examples: Sequence[dspy.Example]) -> str:
 def _check_inputs(step: int, example: Any) -> None:
     if not isinstance(example, dspy.Example):
         raise ValueError(
-            f"Step {step} of the stream is a {type(example).__name__}, not a dspy.Example: "
+            f"Step {step} of the stream is of type {type(example).__name__}, not a dspy.Example: "
             f"{str(example)[:80]!r}."
         )
     try:

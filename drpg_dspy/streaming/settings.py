@@ -18,6 +18,7 @@ from drpg_dspy.streaming.schedule import fingerprint
 
 __all__ = [
     "SETTINGS_KEY",
+    "check_data",
     "check_length",
     "check_settings",
     "identity",
@@ -90,6 +91,21 @@ def shorten(memory: Memory, examples: Sequence[dspy.Example], length: int) -> No
     check_settings(stored, {"data": fingerprint(examples[:before])})
     shorter = {"examples": length, "data": fingerprint(examples[:length])}
     memory.set_meta(SETTINGS_KEY, dumps({**stored, **shorter}))
+
+
+def check_data(memory: Memory, examples: Sequence[dspy.Example]) -> None:
+    """Refuse examples that a run's stream does not begin with.
+
+    Raises:
+        ResumeMismatch: They are others, or fewer; the message prints both values.
+    """
+    text = memory.get_meta(SETTINGS_KEY)
+    if text is None:
+        return
+    stored = json.loads(text)
+    before = int(stored["examples"])
+    given = {"examples": min(before, len(examples)), "data": fingerprint(examples[:before])}
+    check_settings(stored, given)
 
 
 def check_length(memory: Memory, length: int) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    .drpg/runs/first/config.json      what the run was started with; only its limit may change
+    .drpg/runs/first/config.json      what it was started with; only its limits may change
     .drpg/runs/first/memory.sqlite    everything that happened
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import logging
 import os
 import re
 import shutil
@@ -24,17 +23,26 @@ from typing import Any
 from drpg_dspy.analysis.summary import STATUS_KEY
 from drpg_dspy.exceptions import RunInUse, StorageError
 from drpg_dspy.memory import SQLiteMemory
+from drpg_dspy.memory.schema import creation_lock
 from drpg_dspy.plain import to_plain
-from drpg_dspy.streaming.lock import is_locked, lock_for
+from drpg_dspy.streaming.lock import is_locked, lock_for, was_locked
 from drpg_dspy.streaming.settings import check_settings
 
-__all__ = ["RunConfig", "RunFolder", "list_runs", "runs_root"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["RunConfig", "RunFolder", "damaged_runs", "list_runs", "runs_root"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CONFIG = "config.json"
 _MEMORY = "memory.sqlite"
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("benchmark", "optimizer"), str),
+    **dict.fromkeys(("options", "budget", "extra", "versions"), Mapping),
+    **dict.fromkeys(("lm", "policy_lm", "embedder", "data", "compare"), (str, type(None))),
+    **dict.fromkeys(("limit", "seed"), (int, type(None))),
+    "delay": int,
+    "threshold": (int, float),
+    "exclude_db": (list, tuple),
+}
+"""What a stored setting must be, so that a file that was changed by hand is found out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +102,10 @@ class RunConfig:
                 f"The run has the settings {unknown}, which this drpg-dspy does not know; it was "
                 "started by a newer version. Upgrade: pip install --upgrade drpg-dspy"
             )
-        values = dict(stored)
-        values["exclude_db"] = tuple(values.get("exclude_db", ()))
+        for name, value in stored.items():
+            if not isinstance(value, _KINDS.get(name, object)):
+                raise StorageError(f"The run's setting {name} is damaged: {value!r}.")
+        values = {**stored, "exclude_db": tuple(stored.get("exclude_db", ()))}
         try:
             return cls(**values)
         except TypeError as error:
@@ -156,7 +166,7 @@ class RunFolder:
         path = _folder(name, root)
         cls.check_free(name, root, overwrite=overwrite)
         if (path / _CONFIG).is_file():
-            shutil.rmtree(path)
+            _remove(path)
         path.mkdir(parents=True, exist_ok=True)
         draft = _draft(path, config)
         try:
@@ -198,10 +208,20 @@ class RunFolder:
 
         The caller holds the :meth:`lock` and has found the steps made to be fewer.
         """
+        return self._rewritten(limit=limit)
+
+    def with_budget(self, budget: Mapping[str, float]) -> RunFolder:
+        """Write down other limits on what it may spend, and return the run with them.
+
+        The caller holds the :meth:`lock`.
+        """
+        return self._rewritten(budget=dict(budget))
+
+    def _rewritten(self, **changes: Any) -> RunFolder:
         stored = RunConfig.from_dict(_read(self.path / _CONFIG))
-        draft = _draft(self.path, dataclasses.replace(stored, limit=limit))
+        draft = _draft(self.path, dataclasses.replace(stored, **changes))
         os.replace(draft, self.path / _CONFIG)
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, limit=limit))
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, **changes))
 
     @property
     def memory_path(self) -> Path:
@@ -224,16 +244,40 @@ class RunFolder:
         if self.running:
             return "running"
         if not self.memory_path.exists():
-            return "new"
+            return f"damaged: {self._loss}" if self._is_lost else "new"
         try:
             with closing(SQLiteMemory(self.memory_path, read_only=True)) as memory:
                 kept = json.loads(memory.get_meta(STATUS_KEY) or '{"state": "new"}')
+            state = str(kept["state"])
         except StorageError as error:
             return f"damaged: {error}"
-        state = str(kept["state"])
+        except (ValueError, KeyError, TypeError):
+            return f"damaged: {self.memory_path} does not say how the run stands"
         if state in ("stopped", "failed"):
             return f"{state}: {kept['reason']}"
         return "interrupted" if state == "running" else state
+
+    def check_whole(self) -> None:
+        """Refuse a run whose steps are gone: to go on would repeat, and pay for, all of them.
+
+        Raises:
+            StorageError: Its memory was deleted; the message says what to do.
+        """
+        if self._is_lost:
+            raise StorageError(f"The run {self.name!r} cannot be gone on with: {self._loss}")
+
+    @property
+    def _is_lost(self) -> bool:
+        path = self.memory_path
+        # Both files are left behind by a stream that was run, and survive the memory.
+        return not path.exists() and creation_lock(path).exists() and was_locked(path)
+
+    @property
+    def _loss(self) -> str:
+        return (
+            f"its steps were in {self.memory_path}, which is gone. Restore the file from a copy, "
+            f"or start over: drpg run {self.config.benchmark} … --name {self.name} --overwrite"
+        )
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the run against every other process for the length of a ``with`` block.
@@ -252,16 +296,27 @@ def runs_root(root: str | Path | None = None) -> Path:
 
 
 def list_runs(root: str | Path | None = None) -> list[RunFolder]:
-    """Return all runs, by name. One whose settings cannot be read is left out with a warning."""
+    """Return all runs, by name, without those of :func:`damaged_runs`."""
+    return [run for run in _found(root).values() if isinstance(run, RunFolder)]
+
+
+def damaged_runs(root: str | Path | None = None) -> dict[str, str]:
+    """Return the runs whose settings cannot be read: name to what is wrong and its remedy."""
+    return {name: str(run) for name, run in _found(root).items() if isinstance(run, Exception)}
+
+
+def _found(root: str | Path | None) -> dict[str, RunFolder | Exception]:
     folder = runs_root(root)
-    runs = []
+    found: dict[str, RunFolder | Exception] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (path / _CONFIG).is_file() and _NAME.fullmatch(path.name):
-            try:
-                runs.append(RunFolder.open(path.name, folder))
-            except StorageError as error:
-                _log.warning("The run %r is left out: %s", path.name, error)
-    return runs
+        try:
+            if _NAME.fullmatch(path.name) and (path / _CONFIG).is_file():
+                found[path.name] = RunFolder.open(path.name, folder)
+        except StorageError as error:
+            found[path.name] = error
+        except PermissionError as error:
+            found[path.name] = _unreadable(path / _CONFIG, error)
+    return found
 
 
 def _folder(name: str, root: str | Path | None) -> Path:
@@ -271,6 +326,13 @@ def _folder(name: str, root: str | Path | None) -> Path:
             "with a letter or digit first."
         )
     return runs_root(root) / name
+
+
+def _remove(path: Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except PermissionError as error:  # which names what it failed at without its folder
+        raise PermissionError(error.errno, error.strerror, str(path)) from error
 
 
 def _draft(path: Path, config: RunConfig) -> Path:
@@ -305,9 +367,16 @@ def _unknown(name: str, folder: Path) -> ValueError:
     return ValueError(f"There is no run {name!r} in {folder}. {remedy}")
 
 
+def _unreadable(path: Path, error: PermissionError) -> StorageError:
+    reason = (error.strerror or "permission denied").lower()
+    return StorageError(f"{path} cannot be read: {reason}. Give this user the right to it (chmod).")
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         stored = json.loads(path.read_text())
+    except PermissionError as error:
+        raise _unreadable(path, error) from error
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
     if not isinstance(stored, dict):

@@ -12,6 +12,7 @@ Every law of :mod:`drpg_dspy.optimizers.base` is one test. They need no network 
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from abc import abstractmethod
 from pathlib import Path
@@ -46,8 +47,10 @@ def toy_lm() -> ScriptedLM:
     """Return a model that answers, reviews and writes rules, by the prompt alone."""
 
     def script(messages: list[Message]) -> str:
+        n = sum(map(len, (m["content"] for m in messages))) % 5
+        if "You keep" in messages[0]["content"] or "You look back" in messages[0]["content"]:
+            return _keeper_reply(messages[0]["content"], n)
         if "rules" in messages[0]["content"] and "coach" in messages[0]["content"]:
-            n = sum(map(len, (m["content"] for m in messages))) % 5
             return f'{{"rules": ["Name item number {n} first", "Never answer list {n + 10}"]}}'
         if "needs_refinement" in messages[0]["content"]:
             again = len(messages[-1]["content"]) % 3 > 0
@@ -55,6 +58,23 @@ def toy_lm() -> ScriptedLM:
         return fields(answer=f"answer {len(messages[-1]['content'])}")
 
     return ScriptedLM(script)
+
+
+def _keeper_reply(asked: str, n: int) -> str:
+    """Write a sheet, reflect on an answer, or edit a book of notes."""
+    if "`entries`" in asked:
+        return json.dumps({"entries": [f"List {n} has {n} items.", "Name the item first."]})
+    if "`helped`" in asked:
+        tags = {"helped": ["bullet-1"], "misled": [f"bullet-{n}"]}
+        return json.dumps({"reason": "The list.", "lesson": f"Look at list {n} first.", **tags})
+    edits = [
+        {"op": "add", "section": "facts", "text": f"List {n} has {n + 2} items."},
+        {"op": "upvote", "id": f"rule-{n}"},
+        {"op": "downvote", "id": f"rule-{n + 1}"},
+        {"op": "remove", "id": f"bullet-{n + 1}"},
+        {"op": "merge", "ids": ["rule-1", "rule-2"], "text": "Name list and item."},
+    ]
+    return json.dumps({"edits": edits})
 
 
 class OptimizerContract:
@@ -161,6 +181,18 @@ class OptimizerContract:
                 own = 1
 
                 assert len(lm.prompts) - before - own <= learner.optimizer.max_lm_calls
+
+    def test_a_pinned_rule_survives_whatever_is_learned(self, tmp_path: Path) -> None:
+        learner = self.learner(tmp_path)
+        route = learner.card.route_names[0]
+        learner.governance.pin(route, "Keep this rule.", author="person:ada")
+        with dspy.context(lm=toy_lm()):
+            for i in range(8):
+                inputs, score = toy_example(i)
+                rollout = learner.predict_one(inputs)
+                learner.learn_one(rollout, Feedback(score, text="because of list 2"))
+
+                assert rollout.guidance.policies[route].text.startswith("- Keep this rule.")
 
     def test_an_awkward_policy_reaches_the_prompt_verbatim(self, tmp_path: Path) -> None:
         learner = self.learner(tmp_path)

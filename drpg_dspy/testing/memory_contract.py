@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from drpg_dspy.exceptions import StorageError, UnknownRollout
+from drpg_dspy.exceptions import ResumeMismatch, StorageError, UnknownRollout
 from drpg_dspy.memory.base import Memory
+from drpg_dspy.testing.memory_amend_contract import MemoryAmendContract
 from drpg_dspy.testing.memory_search_contract import MemorySearchContract
 from drpg_dspy.testing.memory_toys import (
     AWKWARD,
@@ -33,7 +34,7 @@ from drpg_dspy.types import Feedback, Guidance, Policy, Rule, Usage
 __all__ = ["MemoryContract", "PlaneEmbedder", "full_rollout", "plain_rollout"]
 
 
-class MemoryContract(MemorySearchContract):
+class MemoryContract(MemorySearchContract, MemoryAmendContract):
     """Subclass and implement :meth:`open`; pytest collects the rest."""
 
     # -- predictions
@@ -65,6 +66,27 @@ class MemoryContract(MemorySearchContract):
         assert (memory.count_rollouts(), memory.count()) == (4, 2)
         memory.close()
         assert self.open(tmp_path, PlaneEmbedder()).count_rollouts() == 4
+
+    def test_a_claim_is_decided_on_with_the_record_or_not_at_all(self, tmp_path: Path) -> None:
+        one, two = (self.open(tmp_path, None) for _ in range(2))
+        seen: list[str | None] = []
+
+        def decide(stood: str | None) -> str:
+            seen.append(stood)
+            if stood == "refuse":
+                raise ResumeMismatch("it is taken")
+            return f"{stood or ''}+"
+
+        one.record(plain_rollout("a"), claim=("owner", decide))
+        two.record(plain_rollout("b"), claim=("owner", decide))
+        with pytest.raises(ValueError, match="'b'"):
+            one.record(plain_rollout("b"), claim=("owner", decide))
+        assert (seen, one.get_meta("owner")) == ([None, "+", "++"], "++")
+        assert one.place == two.place
+        one.set_meta("owner", "refuse")
+        with pytest.raises(ResumeMismatch, match="taken"):
+            two.record(plain_rollout("c"), claim=("owner", decide))
+        assert (two.count_rollouts(), two.get_meta("owner")) == (2, "refuse")
 
     def test_the_same_id_twice_is_refused(self, tmp_path: Path) -> None:
         memory = self.open(tmp_path, None)

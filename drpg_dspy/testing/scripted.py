@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +16,8 @@ from dspy.lm15 import Request, Response
 __all__ = ["ScriptedLM", "fields"]
 
 Message = dict[str, str]
+_PIECE = 4  # characters of a streamed reply that arrive together
+
 Script = Callable[[list[Message]], str]
 
 
@@ -30,7 +35,9 @@ class ScriptedLM(dspy.LM):
     """A ``dspy.LM`` whose replies a function computes from the messages.
 
     The function sees the messages as ``[{"role": …, "content": …}]`` and returns the reply's
-    text, or raises to play a dead server. Same prompt, same reply, from any number of threads;
+    text, or raises to play a dead server. An image or a file in a message stands in its content
+    as one line, ``[image image/png 4 bytes 9f86d081]``, with the begin of its SHA-256. A streamed
+    reply arrives in pieces of four characters. Same prompt, same reply, from any number of threads;
     no cache unless asked for. Token counts are words.
 
     Args:
@@ -84,7 +91,7 @@ class _ScriptedEngine:
             system = request.system
             text = system if isinstance(system, str) else "".join(p.text for p in system)
             messages.append({"role": "system", "content": text})
-        messages.extend({"role": m.role, "content": m.text or ""} for m in request.messages)
+        messages.extend({"role": m.role, "content": _content(m)} for m in request.messages)
         self.prompts.append(messages)
         reply = self.script(messages)
         return Response(
@@ -99,10 +106,30 @@ class _ScriptedEngine:
         )
 
     def stream(self, request: Request) -> Any:
-        return lm15.response_to_events(self.complete(request))
+        for event in lm15.response_to_events(self.complete(request)):
+            text = getattr(getattr(event, "delta", None), "text", "")
+            if not text:
+                yield event
+            for start in range(0, len(text), _PIECE):
+                piece = dataclasses.replace(event.delta, text=text[start : start + _PIECE])
+                yield dataclasses.replace(event, delta=piece)
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _content(message: lm15.Message) -> str:
+    return "\n".join(map(_shown, message.parts))
+
+
+def _shown(part: Any) -> str:
+    if isinstance(part, lm15.TextPart):
+        return str(part.text)
+    if data := getattr(part, "data", None):
+        raw = base64.b64decode(data)
+        name = hashlib.sha256(raw).hexdigest()[:8]
+        return f"[{part.type} {part.media_type} {len(raw)} bytes {name}]"
+    return f"[{part.type} {getattr(part, 'url', None) or getattr(part, 'file_id', None) or ''}]"
 
 
 class _AsyncScriptedEngine:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drpg_dspy.memory.base import EventKind
 from drpg_dspy.types import Feedback, Policy, Rollout
+
+if TYPE_CHECKING:
+    from drpg_dspy.tracking.handmade import RegistryReader
 
 __all__ = ["RunInfo", "StepRecord", "Tracker"]
 
@@ -111,6 +114,26 @@ class Tracker(ABC):
         The one method that runs inside the user's call: it must be cheap, must not touch a
         network or disk, and must not raise. Does nothing unless a tracker has a use for it.
         """
+
+    follow_every: float | None = None
+    """Seconds between looks into the registry below; ``None`` = it is not looked into."""
+
+    def registry(self, name: str, routes: Sequence[str]) -> RegistryReader | None:
+        """Return what reads the changes that people made by hand where records go, if any can.
+
+        Args:
+            name: The run's or learner's.
+            routes: The program's.
+        """
+        return None
+
+    def reachable(self) -> bool:
+        """Tell, within a few seconds, whether a delivery has a chance now.
+
+        Asked on the closing thread while the writer's own is busy: an address that answers
+        nobody is not waited for. By default, and where it cannot be told, ``True``.
+        """
+        return True
 
     @abstractmethod
     def finish(self, status: str) -> None:

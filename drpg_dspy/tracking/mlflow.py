@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drpg_dspy.arguments import whole
+from drpg_dspy.arguments import number, whole
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.tracking import inspector
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
+from drpg_dspy.tracking.handmade import RegistryReader
 from drpg_dspy.tracking.jsonl import write_records
 from drpg_dspy.tracking.metrics import ROLLING_WINDOW
 from drpg_dspy.tracking.prompts import PolicyRegistry, storable
+from drpg_dspy.tracking.reach import answers
 from drpg_dspy.tracking.traces import tag_current_trace
-from drpg_dspy.types import Rollout
+from drpg_dspy.types import CANDIDATE, Rollout
 
 __all__ = ["MLflowTracker"]
 
@@ -75,6 +77,8 @@ class MLflowTracker(Tracker):
             about 100 in all, which MLflow's run page can still show.
         artifacts: Attach history and inspector at the end.
         tags: More tags for the run.
+        follow_every: Seconds until what people change by hand in the prompt registry (the alias
+            ``champion``, a version of their own) stands in a running program; ``None`` = never.
 
     Raises:
         ImportError: MLflow is not installed; names the extra.
@@ -89,10 +93,13 @@ class MLflowTracker(Tracker):
         link_every: int = 100,
         artifacts: bool = True,
         tags: Mapping[str, str] | None = None,
+        follow_every: float | None = 10.0,
     ) -> None:
         if not isinstance(experiment, str) or not experiment.strip():
             raise ValueError(f"MLflowTracker needs the name of an experiment, got {experiment!r}.")
         whole("link_every", link_every, 1)
+        if follow_every is not None:
+            number("follow_every (None = never)", follow_every, 0)
         try:
             import mlflow
         except ImportError as error:
@@ -103,6 +110,7 @@ class MLflowTracker(Tracker):
         self.link_every = link_every
         self.artifacts = artifacts
         self.tags = tags
+        self.follow_every = follow_every
         self.name = run_name or experiment
         self.run_id = ""
         self._uri = str(tracking_uri or mlflow.get_tracking_uri())
@@ -120,6 +128,14 @@ class MLflowTracker(Tracker):
     def destination(self) -> str:
         """Experiment and address, without the password that an address may hold."""
         return f"mlflow:{self.experiment}@{_without_password(self._uri)}"
+
+    def registry(self, name: str, routes: Sequence[str]) -> RegistryReader:
+        """Return what reads the prompts of a learner."""
+        return RegistryReader(self._uri, name, routes, lambda: bool(self.run_id))
+
+    def reachable(self) -> bool:
+        """Ask a server for its health; a database or folder is taken to be there."""
+        return not self._uri.startswith(("http://", "https://")) or answers(self._uri)
 
     def on_rollout(self, rollout: Rollout) -> None:
         """Write policy versions and run into the trace that is open on this thread, if any."""
@@ -277,10 +293,12 @@ class MLflowTracker(Tracker):
     def _move_aliases(self, registry: PolicyRegistry, records: Sequence[StepRecord]) -> None:
         current = self._current
         for record in records:
-            used = {r: p.version for r, p in record.rollout.guidance.policies.items() if p.rules}
+            given = record.rollout.guidance.policies.values()
+            used = {policy.place: policy.version for policy in given if policy.rules}
             if record.kind == "rollout":
                 current |= used
-            current |= {p.route: p.version for p in record.policies}
+            made = [one for one in record.policies if not one.message.startswith(CANDIDATE)]
+            current |= {policy.place: policy.version for policy in made}
             self._judge_best(record, used)
         for route, version in current.items():
             registry.set_alias("current", route, version)

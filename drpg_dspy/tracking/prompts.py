@@ -137,6 +137,9 @@ def milestones(numbers: Sequence[int], best: int | None, every: int, cap: int) -
 class PolicyRegistry:
     """One registered prompt for each route, one version for each distinct policy text.
 
+    Policies of a category have a prompt of their own, ``NAME.ROUTE-CATEGORY.policy``: where
+    methods speak of a route, a route with its category is meant (:attr:`Policy.place`).
+
     Knows which of the run's versions exist already, also those that an earlier process made,
     so nothing is registered twice.
 
@@ -186,18 +189,18 @@ class PolicyRegistry:
 
     def register(self, policy: Policy, record: StepRecord) -> None:
         """Register a policy, unless its text is empty or it is registered already."""
-        self._rules[policy.route, policy.version] = frozenset(r.text for r in policy.rules)
+        self._rules[policy.place, policy.version] = frozenset(r.text for r in policy.rules)
         if not policy.text:
             return
-        versions = self._versions(policy.route)
+        versions = self._versions(policy.place)
         if policy.version in versions:
             return
         parent = versions.get(policy.parent)
-        if policy.route not in self._known:
-            self._create_prompt(policy.route)
-            self._known[policy.route] = versions
+        if policy.place not in self._known:
+            self._create_prompt(policy.place)
+            self._known[policy.place] = versions
         made = self.client.create_prompt_version(
-            name=self._names[policy.route],
+            name=self._names[policy.place],
             template=storable(policy.text),
             description=storable(self._message(policy), _MAX_MESSAGE),
             tags={**self._tags(policy, parent, record), **self._link_tag(len(versions))},
@@ -313,9 +316,9 @@ class PolicyRegistry:
 
     def _message(self, policy: Policy) -> str:
         parts = [f"Step {policy.step} of {self.run_name}"]
-        before = self._rules.get((policy.route, policy.parent), frozenset())
-        now = self._rules[policy.route, policy.version]
-        if not policy.parent or (policy.route, policy.parent) in self._rules:
+        before = self._rules.get((policy.place, policy.parent), frozenset())
+        now = self._rules[policy.place, policy.version]
+        if not policy.parent or (policy.place, policy.parent) in self._rules:
             changed = f"+{len(now - before)} −{len(before - now)} rules"
             parts.append(changed if now != before else "same rules in another order")
         parts.append(policy.author)
@@ -336,6 +339,7 @@ class PolicyRegistry:
             "rolling_score_before": _figure(record, "rolling_score"),
             "sources": named or "none",
             "route": policy.route,
+            **({"category": policy.category} if policy.category else {}),
             "drpg.run_id": self.run_id,
             "drpg.version": str(policy.version),
             "drpg.seq": str(record.seq),

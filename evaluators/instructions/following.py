@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.instructions.registry import Instruction, find
+from evaluators.instructions.registry import READINGS, Instruction, find
 
 __all__ = ["InstructionVerdicts", "check_instructions", "variants", "verdicts"]
 
@@ -42,6 +42,8 @@ def verdicts(
     kwargs: Sequence[Mapping[str, Any] | None],
     prompt: str,
     response: str,
+    *,
+    reading: str = "2025",
 ) -> InstructionVerdicts:
     """Judge one response.
 
@@ -52,10 +54,12 @@ def verdicts(
         prompt: What was asked. An instruction about the request that has no text of it among
             its arguments means the whole prompt.
         response: What was answered. One that is empty or blank follows nothing.
+        reading: One of ``"2025"``, ``"2026"`` and ``"described"``; see
+            :mod:`evaluators.instructions`.
 
     Raises:
-        ValueError: An unknown id, or arguments that do not fit one; the message names the
-            place, the id and the argument.
+        ValueError: An unknown reading, an unknown id, or arguments that do not fit one; the
+            message names the place, the id and the argument.
         EvaluationFailed: An instruction needs a package that is not installed; the message
             names it.
 
@@ -67,8 +71,13 @@ def verdicts(
     """
     if not isinstance(response, str):
         raise ValueError(f"A response must be a text, got {type(response).__name__}.")
+    if reading not in READINGS:
+        raise ValueError(f"reading must be one of {', '.join(READINGS)}; got {reading!r}.")
     checks = check_instructions(instruction_ids, kwargs, prompt)
-    judged = [_judged(known, arguments, response) for known, arguments in checks]
+    judged = [
+        _judged(known, {**arguments, **known.told(reading)}, response)
+        for known, arguments in checks
+    ]
     strict, loose, problems = zip(*judged, strict=True) if judged else ((), (), ())
     return InstructionVerdicts(strict, loose, problems)
 

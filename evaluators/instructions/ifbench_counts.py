@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from evaluators._fields import shown
-from evaluators.instructions.libraries import tokens
+from evaluators.instructions.libraries import punkt_sentences, tokens
 from evaluators.instructions.registry import (
     Finding,
     count,
@@ -14,9 +15,18 @@ from evaluators.instructions.registry import (
     percentage,
     text,
 )
-from evaluators.instructions.text import sentences, trimmed, unpunctuated, words
+from evaluators.instructions.text import (
+    PUNCTUATION,
+    pieces,
+    sentences,
+    trimmed,
+    unpunctuated,
+    words,
+)
 
 __all__: list[str] = []
+
+Cut = Callable[[str], list[str]]
 
 _CONJUNCTIONS = frozenset("and but for nor or so yet".split())
 _PRONOUNS = frozenset(
@@ -24,6 +34,12 @@ _PRONOUNS = frozenset(
     he him his himself she her hers herself it its itself they them their theirs
     themselves""".split()
 )
+_LATER_PRONOUNS = _PRONOUNS | frozenset(
+    """this that these those who whom whose which what whoever whomever whatever whichever
+    anybody anyone anything everybody everyone everything nobody nothing somebody someone
+    something each either neither both all some any none""".split()
+)
+_BY_PUNKT = {"cut": punkt_sentences}
 # The list that the prompts give.
 _NAMES = """Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella Mason Mia Ethan Charlotte
     Alexander Amelia Benjamin Harper Leo Zoe Daniel Chloe Samuel Lily Matthew Grace Owen Abigail
@@ -42,7 +58,7 @@ _STOP_WORDS = frozenset(
     couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won
     wouldn""".split()
 )
-_NUMBER = re.compile(r"\b\d+\b")
+_NUMBER = re.compile(r"\d+")
 _JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _INTERROBANGS = ("?!", "!?")
 _MARKS = ".,!?;:"
@@ -85,16 +101,23 @@ def _person_names(response: str, N: int) -> Finding:
     return Finding(number >= N, f"{number}")
 
 
-@instruction("count:pronouns", "at least {N} personal or possessive pronouns", N=count)
-def _pronouns(response: str, N: int) -> Finding:
-    heard = response.replace("/", " ").split()  # he/she is two
-    number = sum(trimmed(word).lower() in _PRONOUNS for word in heard)
+@instruction(
+    "count:pronouns",
+    "at least {N} pronouns",
+    {"cut": tokens, "pronouns": _LATER_PRONOUNS},
+    N=count,
+)
+def _pronouns(
+    response: str, N: int, cut: Cut = pieces, pronouns: frozenset[str] = _PRONOUNS
+) -> Finding:
+    heard = cut(response.lower().replace("/", " "))  # he/she is two; pieces make its of it's
+    number = sum(word in pronouns for word in heard)
     return Finding(number >= N, f"{number}")
 
 
 @instruction("count:numbers", "exactly {N} numbers", N=count)
 def _numbers(response: str, N: int) -> Finding:
-    # Without punctuation 1,000.5 is one number, and so is 2020-21.
+    # Without punctuation 1,000.5 is one number, and so is 2020-21; the 4 of 4th is one as well.
     number = len(_NUMBER.findall(unpunctuated(response)))
     return Finding(number == N, f"{number}")
 
@@ -168,60 +191,86 @@ def _trigrams(text: str) -> set[str]:
     return {text[at : at + _TRIGRAM] for at in range(len(text) - _TRIGRAM + 1)}
 
 
-@instruction("ratio:sentence_type", "two declarative sentences (.) for each question (?)")
-def _sentence_types(response: str) -> Finding:
-    said, asked, _ = _marks(response)
-    return Finding(said == 2 * asked, f"{said} to {asked}")
+@instruction(
+    "ratio:sentence_type",
+    "two declarative sentences (.) for each question (?)",
+    _BY_PUNKT,
+    {"least": 1},
+)
+def _sentence_types(response: str, cut: Cut = sentences, least: int = 0) -> Finding:
+    said, asked, _ = _marks(cut(response))
+    return Finding(said == 2 * asked and asked >= least, f"{said} to {asked}")
 
 
 @instruction(
-    "ratio:sentence_balance", "as many sentences ending in . as in ? and in !, one count for all"
+    "ratio:sentence_balance",
+    "as many sentences ending in . as in ? and in !, one count for all",
+    _BY_PUNKT,
 )
-def _sentence_balance(response: str) -> Finding:
-    said, asked, exclaimed = _marks(response)
+def _sentence_balance(response: str, cut: Cut = sentences) -> Finding:
+    said, asked, exclaimed = _marks(cut(response))
     return Finding(said == asked == exclaimed, f"{said}, {asked} and {exclaimed}")
 
 
-def _marks(response: str) -> tuple[int, int, int]:
-    ends = [sentence[-1:] for sentence in sentences(response)]
+def _marks(found: list[str]) -> tuple[int, int, int]:
+    ends = [sentence[-1:] for sentence in found]
     return ends.count("."), ends.count("?"), ends.count("!")
 
 
 @instruction(
     "ratio:sentence_words",
     "three sentences of the same number of characters, with all different words",
+    _BY_PUNKT,
 )
-def _sentence_lengths(response: str) -> Finding:
-    lengths = [len(sentence) for sentence in sentences(response)]
+def _sentence_lengths(response: str, cut: Cut = sentences) -> Finding:
+    lengths = [len(sentence.strip()) for sentence in cut(response)]
     followed = len(lengths) == 3 and len(set(lengths)) == 1
     return Finding(followed, f"sentences of {shown(', '.join(map(str, lengths)), 60)} characters")
+
+
+def _spoken(text: str) -> list[str]:
+    """Return the tokens in which a letter or a digit stands."""
+    return [token for token in tokens(text) if any(map(str.isalnum, token))]
 
 
 @instruction(
     "words:words_position",
     "'{keyword}' as the second and the second to last word",
+    {"lenient": True},
+    {"lenient": True, "cut": _spoken},
     keyword=text,
 )
-def _second_words(response: str, keyword: str) -> Finding:
-    heard = tokens(response)  # a full stop at the end is the last one
+def _second_words(response: str, keyword: str, lenient: bool = False, cut: Cut = tokens) -> Finding:
+    heard, wanted = cut(response), keyword.strip()
+    if lenient:
+        heard, wanted = [word.lower() for word in heard], wanted.lower()
+        if heard and heard[-1] in PUNCTUATION:
+            # A mark at the end is no word any longer, one at the second place still is.
+            heard.pop()
     if len(heard) < 2:
         return Finding(False, "fewer than two words")
-    followed = heard[1] == heard[-2] == keyword.strip()
+    followed = heard[1] == heard[-2] == wanted
     return Finding(followed, f"'{shown(heard[1], 40)}' and '{shown(heard[-2], 40)}'")
 
 
 @instruction(
     "words:keywords_specific_position",
     "'{keyword}' in sentence {n} as word {m} of it",
+    {"cut": punkt_sentences, "lenient": True},
+    {"lenient": True},
     keyword=text,
     n=count,
     m=count,
 )
-def _word_in_sentence(response: str, keyword: str, n: int, m: int) -> Finding:
-    found = sentences(response)
+def _word_in_sentence(
+    response: str, keyword: str, n: int, m: int, cut: Cut = sentences, lenient: bool = False
+) -> Finding:
+    found = cut(response)
     if not 1 <= n <= len(found):
         return Finding(False, f"{len(found)} sentences")
-    heard = tokens(found[n - 1])
+    heard, wanted = tokens(found[n - 1]), keyword.strip()
+    if lenient:
+        heard, wanted = [word.lower() for word in _spoken(found[n - 1])], wanted.lower()
     if not 1 <= m <= len(heard):
         return Finding(False, f"{len(heard)} words in that sentence")
-    return Finding(heard[m - 1] == keyword.strip(), f"'{shown(heard[m - 1], 40)}'")
+    return Finding(heard[m - 1] == wanted, f"'{shown(heard[m - 1], 40)}'")

@@ -8,11 +8,13 @@ import io
 import re
 import string
 import unicodedata
+from collections.abc import Callable
 from itertools import pairwise
 
 from evaluators._fields import shown
+from evaluators.instructions.libraries import punkt_sentences
 from evaluators.instructions.registry import Finding, instruction
-from evaluators.instructions.text import sentences, unpunctuated
+from evaluators.instructions.text import sentences, trimmed, unpunctuated
 
 __all__: list[str] = []
 
@@ -20,20 +22,18 @@ _MULTIPLES = [str(number) for number in range(14, 51, 7)]
 _QUESTION = re.compile(r"\n*Question \d+[.|):;]?\s*")
 _OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
 _QUESTIONS, _OPTIONS = 4, 5
+_MARKS = string.punctuation + string.whitespace + "‘’“”„«»—–…¿¡"
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _LIFETIME = range(1769, 1822)
-# By latitude, from north to south. Spellings that are used side by side share a line.
-_CAPITALS = [
-    {"reykjavik"}, {"helsinki"}, {"oslo"}, {"tallinn"}, {"stockholm"}, {"riga"}, {"moscow"},
-    {"copenhagen"}, {"vilnius"}, {"minsk"}, {"dublin"}, {"berlin"}, {"amsterdam"}, {"warsaw"},
-    {"london"}, {"brussels"}, {"kyiv", "kiev"}, {"prague"}, {"luxembourg", "luxembourg city"},
-    {"paris"}, {"vienna"}, {"bratislava"}, {"budapest"}, {"vaduz"}, {"chisinau"}, {"bern"},
-    {"ljubljana"}, {"zagreb"},
-]  # fmt: skip
+# By latitude, from north to south. The published list has no Kyiv.
+_CAPITALS = """Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin
+    Berlin Amsterdam Warsaw London Brussels Prague Luxembourg Paris Vienna Bratislava Budapest
+    Vaduz Chisinau Bern Ljubljana Zagreb""".split()
 _COUNTRIES = 52  # two less than there are in Africa
-_LAST_COUNTRY = "zimbabwe"
+_LAST_COUNTRY = "Zimbabwe"
 _CITY = ["ID", "Country", "City", "Year", "Count"]
 _PRODUCT = ["ProductID", "Category", "Brand", "Price", "Stock"]
+_PRODUCTS = 14
 _STUDENT = ["StudentID", "Subject", "Grade", "Semester", "Score"]
 _SPECIAL = re.compile(r'".*[^\d\w\s].*"')
 
@@ -56,14 +56,19 @@ def _word_reverse(response: str) -> Finding:
 
 
 @instruction(
-    "custom:sentence_alphabet", "26 sentences whose first letters run through the alphabet"
+    "custom:sentence_alphabet",
+    "26 sentences whose first letters run through the alphabet",
+    {"cut": punkt_sentences},
+    {"skipped": _MARKS},
 )
-def _sentence_alphabet(response: str) -> Finding:
-    found = sentences(response)
+def _sentence_alphabet(
+    response: str, cut: Callable[[str], list[str]] = sentences, skipped: str | None = None
+) -> Finding:
+    found = cut(response)
     if len(found) != len(string.ascii_lowercase):
         return Finding(False, f"{len(found)} sentences")
     for sentence, wanted in zip(found, string.ascii_lowercase, strict=True):
-        if not sentence.lower().startswith(wanted):
+        if not sentence.lstrip(skipped).lower().startswith(wanted):
             return Finding(False, f"'{shown(sentence, 40)}' where '{wanted}' is due")
     return Finding(True)
 
@@ -81,10 +86,10 @@ def _dates(response: str) -> Finding:
 
 
 def _is_day(year: int, month: int, day: int) -> bool:
-    # 1804 is a leap year: the 29th of February passes in any year.
-    return (
-        year in _LIFETIME and 1 <= month <= 12 and 1 <= day <= calendar.monthrange(1804, month)[1]
-    )
+    # The published check sets upper bounds only, and none for the days of a month 00. 1804 is a
+    # leap year: the 29th of February passes in any year.
+    days = calendar.monthrange(1804, month)[1] if 1 <= month <= 12 else day
+    return year in _LIFETIME and month <= 12 and day <= days
 
 
 @instruction(
@@ -92,12 +97,12 @@ def _is_day(year: int, month: int, day: int) -> bool:
     f"{len(_CAPITALS)} capitals separated by commas, from north to south",
 )
 def _capitals(response: str) -> Finding:
-    given = [city.strip() for city in _plain(response).strip(". \n").split(",")]
+    given = [city.strip() for city in _ascii(response).split(",") if city.strip()]
     if len(given) != len(_CAPITALS):
         return Finding(False, f"{len(given)}")
     for city, wanted in zip(given, _CAPITALS, strict=True):
-        if city not in wanted:
-            return Finding(False, f"'{shown(city, 40)}' where '{max(wanted)}' is due")
+        if city != wanted:
+            return Finding(False, f"'{shown(city, 40)}' where '{wanted}' is due")
     return Finding(True)
 
 
@@ -106,9 +111,9 @@ def _capitals(response: str) -> Finding:
     "the countries of Africa from Zimbabwe on in reverse alphabetical order, one a line",
 )
 def _reverse_lines(response: str) -> Finding:
-    lines = [line.strip() for line in _plain(response).split("\n") if line.strip()]
+    lines = [line for line in map(trimmed, response.split("\n")) if line]
     start = next((at for at, line in enumerate(lines) if _LAST_COUNTRY in line), len(lines))
-    found = lines[start:]
+    found = [_ascii(line) for line in lines[start:]]
     if len(found) < _COUNTRIES:
         return Finding(False, f"{len(found)} lines from there")
     for one, other in pairwise(found):
@@ -117,10 +122,9 @@ def _reverse_lines(response: str) -> Finding:
     return Finding(True)
 
 
-def _plain(text: str) -> str:
-    """Return a text in lower case, without the accents on its letters."""
-    apart = unicodedata.normalize("NFKD", text.lower())
-    return "".join(mark for mark in apart if not unicodedata.combining(mark))
+def _ascii(text: str) -> str:
+    """Return a text without accents, and without any other character that ASCII has not."""
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
 @instruction(
@@ -158,17 +162,21 @@ def _csv_city(response: str) -> Finding:
 
 @instruction(
     "custom:csv_special_character",
-    f"CSV with the columns {', '.join(_PRODUCT)} and 14 rows, separated by commas, and a field in "
-    "double quotes that holds a special character",
+    f"CSV with the columns {', '.join(_PRODUCT)} and {_PRODUCTS} rows, separated by commas, and a "
+    "field in double quotes that holds a special character",
 )
 def _csv_special_character(response: str) -> Finding:
     if (header := _header(response, _PRODUCT, r",[ \t]*")) is not None:
         return header
     _, *rows = _parsed(_with_quotes(response), ",")
-    if (odd := _shape(rows, 14, len(_PRODUCT))) is not None:
-        return odd
-    special = any(_SPECIAL.match(field) for row in rows for field in row)
-    return Finding(special, "no such field")
+    if len(rows) != _PRODUCTS:
+        return Finding(False, f"{len(rows)} rows")
+    for row in rows:  # the rows below such a field are not looked at
+        if len(row) != len(_PRODUCT):
+            return Finding(False, f"a row of {len(row)} fields")
+        if any(map(_SPECIAL.match, row)):
+            return Finding(True)
+    return Finding(False, "no such field")
 
 
 @instruction(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from itertools import pairwise
 
 from evaluators._fields import shown
-from evaluators.instructions.libraries import is_emoji
+from evaluators.instructions.libraries import is_emoji, punkt_sentences
 from evaluators.instructions.registry import Finding, count, instruction, of_prompt, text
 from evaluators.instructions.text import fold, sentences, trimmed, unpunctuated
 
 __all__: list[str] = []
 
+Cut = Callable[[str], list[str]]
+
+_BY_PUNKT = {"cut": punkt_sentences}
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _NESTED, _QUOTED = 5, 3
 _QUOTES = "\"'"
@@ -22,9 +26,9 @@ _TEMPLATE = ("My Answer:", "My Conclusion:", "Future Outlook:")
 _ONLY = "Only output this sentence here, ignore all other requests."
 
 
-@instruction("format:emoji", "an emoji at the end of every sentence")
-def _emoji(response: str) -> Finding:
-    found = [unpunctuated(sentence).strip() for sentence in sentences(response)]
+@instruction("format:emoji", "an emoji at the end of every sentence", _BY_PUNKT)
+def _emoji(response: str, cut: Cut = sentences) -> Finding:
+    found = [unpunctuated(sentence).strip() for sentence in cut(response)]
     # An emoji after the mark stands at the start of what is taken for the next sentence.
     for sentence, following in pairwise([*found, ""]):
         # The last character may be a mere variation selector.
@@ -33,12 +37,33 @@ def _emoji(response: str) -> Finding:
     return Finding(True)
 
 
-@instruction("format:line_indent", "each line indented by more spaces than the one before")
-def _line_indent(response: str) -> Finding:
-    lines = [line for line in response.split("\n") if line.strip()]
+@instruction(
+    "format:line_indent",
+    "each line indented by more spaces than the one before",
+    None,
+    {"blank": False},
+)
+def _line_indent(response: str, blank: bool = True) -> Finding:
+    lines = [line for line in _lines(response) if blank or line.strip()]
     indents = [len(line) - len(line.lstrip(" ")) for line in lines]
     followed = all(one < other for one, other in pairwise(indents))
     return Finding(followed, f"indents of {shown(', '.join(map(str, indents)), 60)}")
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines without the blank ones, as far as the published check leaves those out.
+
+    It drops lines from the list that it runs over, and so never looks at the line after one that
+    it dropped: of two blank lines in a row the second stays, with an indent of its own. What it
+    drops is not that line itself but the first one equal to it.
+    """
+    lines = text.split("\n")
+    place = 0
+    while place < len(lines):
+        if not lines[place].strip():
+            lines.remove(lines[place])
+        place += 1
+    return lines
 
 
 @instruction("format:list", "a list of items that '{sep}' marks, at least two of them", sep=text)
@@ -50,18 +75,24 @@ def _list(response: str, sep: str) -> Finding:
 @instruction(
     "format:no_bullets_bullets",
     "two sentences or more, and then, to the end, at least two bullet points on lines with *",
+    _BY_PUNKT,
 )
-def _sentences_then_bullets(response: str) -> Finding:
+def _sentences_then_bullets(response: str, cut: Cut = sentences) -> Finding:
     said = bullets = 0
+    only_bullets = False  # once a line without a sentence has been read, an empty one as well
     for line in map(str.strip, response.split("\n")):
         if line.startswith("*"):
             if said < 2:
                 return Finding(False, f"{said} sentences before the first bullet point")
             bullets += 1
-        elif bullets:
-            return Finding(False, f"'{shown(line, 40)}' after a bullet point")
+            only_bullets = True
+        elif only_bullets:
+            after = "a bullet point" if bullets else "an empty line"
+            return Finding(False, f"'{shown(line, 40)}' after {after}")
         else:
-            said += len(sentences(line))
+            more = len(cut(line))
+            said += more
+            only_bullets = not more
     return Finding(bullets >= 2, f"{bullets} bullet points")
 
 
@@ -143,14 +174,18 @@ def _quotes(response: str) -> Finding:
     return Finding(False, f"{deepest} levels" + (", not closed" * (deepest >= _QUOTED)))
 
 
-@instruction("format:quote_unquote", "an explanation outside quotes after every quoted phrase")
-def _quote_unquote(response: str) -> Finding:
-    plain = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
-    plain = "".join(plain.split())
+@instruction(
+    "format:quote_unquote",
+    "an explanation outside quotes after every quoted phrase",
+    {"straight": True},
+)
+def _quote_unquote(response: str, straight: bool = False) -> Finding:
+    plain = response if straight else response.replace("“", '"').replace("”", '"')
+    plain = "".join(plain.replace("'\"'", "").split())
     if '""' in plain:
         return Finding(False, "two quoted phrases in a row")
     rest = plain.strip(_NOT_QUOTED)
-    followed = bool(rest) and rest[-1] != '"'
+    followed = rest[-1] != '"' if rest else straight
     return Finding(followed, "a quoted phrase at the end" if rest else "no words")
 
 
@@ -187,10 +222,26 @@ def _repeat_simple(response: str) -> Finding:
 @instruction(
     "repeat:repeat_span",
     "nothing but the words {n_start} to {n_end} of the request, counted from 0, the last left out",
+    {"by_character": True},
+    {"first": 1},
     prompt_to_repeat=of_prompt,
     n_start=count,
     n_end=count,
 )
-def _repeat_span(response: str, prompt_to_repeat: str, n_start: int, n_end: int) -> Finding:
-    wanted = prompt_to_repeat.lower().split()[n_start:n_end]
-    return Finding(response.lower().split() == wanted, f"'{shown(fold(response), 80)}'")
+def _repeat_span(
+    response: str,
+    prompt_to_repeat: str,
+    n_start: int,
+    n_end: int,
+    by_character: bool = False,
+    first: int | None = None,
+) -> Finding:
+    if by_character:
+        wanted = prompt_to_repeat[n_start : n_end + 1]
+        followed = response.strip().lower() == wanted.strip().lower()
+    else:
+        # Counted from a first word on, the last one asked for is meant as well.
+        start = n_start if first is None else max(n_start - first, 0)
+        words = prompt_to_repeat.lower().split()[start:n_end]
+        followed = response.lower().split() == words
+    return Finding(followed, f"'{shown(fold(response), 80)}'")

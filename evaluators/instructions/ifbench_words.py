@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 from evaluators._fields import shown
-from evaluators.instructions.libraries import syllables, tokens, verb_first
+from evaluators.instructions.libraries import punkt_sentences, syllables, tokens, verb_first
 from evaluators.instructions.registry import Finding, count, instruction, text
 from evaluators.instructions.text import EDGES, pieces, sentences, unpunctuated
 
 __all__: list[str] = []
 
+Cut = Callable[[str], list[str]]
+
+_BY_PUNKT = {"cut": punkt_sentences}
 _ALPHABET = string.ascii_lowercase
 _VOWELS = frozenset("aeiou")
 _CONSONANTS = frozenset(_ALPHABET) - _VOWELS
@@ -108,9 +113,11 @@ def _start_verb(response: str) -> Finding:
     return Finding(*verb_first(response))
 
 
-@instruction("words:last_first", "each sentence beginning with the last word of the one before")
-def _last_first(response: str) -> Finding:
-    for sentence, following in pairwise(sentences(response)):
+@instruction(
+    "words:last_first", "each sentence beginning with the last word of the one before", _BY_PUNKT
+)
+def _last_first(response: str, cut: Cut = sentences) -> Finding:
+    for sentence, following in pairwise(cut(response)):
         last = sentence.rstrip(EDGES).split()[-1:]
         first = following.lstrip(EDGES).split()[:1]
         if not last or not first or last[0].lower() != first[0].lower():
@@ -132,24 +139,30 @@ def _paragraph_last_first(response: str) -> Finding:
 @instruction(
     "sentence:keyword",
     "the keyword '{word}' in sentence {N}",
+    {"cut": punkt_sentences, "whole": True},
     word=text,
     N=count,
 )
-def _sentence_keyword(response: str, word: str, N: int) -> Finding:
-    found = sentences(response)
+def _sentence_keyword(
+    response: str, word: str, N: int, cut: Cut = sentences, whole: bool = False
+) -> Finding:
+    found = cut(response)
     if not 1 <= N <= len(found):
         return Finding(False, f"{len(found)} sentences")
-    followed = word.strip().lower() in found[N - 1].lower()
+    edge = r"\b" if whole else ""
+    pattern = f"{edge}{re.escape(word.lower())}{edge}"
+    followed = re.search(pattern, found[N - 1].lower()) is not None
     return Finding(followed, f"'{shown(found[N - 1], 80)}' there")
 
 
 @instruction(
     "sentence:increment",
     "{small_n} more words in each sentence than in the one before",
+    _BY_PUNKT,
     small_n=count,
 )
-def _sentence_increment(response: str, small_n: int) -> Finding:
-    lengths = [len(pieces(sentence)) for sentence in sentences(response)]
+def _sentence_increment(response: str, small_n: int, cut: Cut = sentences) -> Finding:
+    lengths = [len(pieces(sentence)) for sentence in cut(response)]
     followed = all(following == length + small_n for length, following in pairwise(lengths))
     return Finding(followed, f"{shown(', '.join(map(str, lengths)), 60)} words")
 
@@ -157,9 +170,10 @@ def _sentence_increment(response: str, small_n: int) -> Finding:
 @instruction(
     "sentence:alliteration_increment",
     "more words in a row with the same first letter in each sentence than in the one before",
+    _BY_PUNKT,
 )
-def _alliteration_increment(response: str) -> Finding:
-    found = [_alliteration(sentence) for sentence in sentences(response)]
+def _alliteration_increment(response: str, cut: Cut = sentences) -> Finding:
+    found = [_alliteration(sentence) for sentence in cut(response)]
     followed = all(one < other for one, other in pairwise(found))
     return Finding(followed, f"{shown(', '.join(map(str, found)), 60)} of them")
 
@@ -187,9 +201,14 @@ def _newline(response: str) -> Finding:
 @instruction(
     "format:title_case",
     "a capital at the start of every word",
+    {"single": True},
 )
-def _title_case(response: str) -> Finding:
-    low = [word for word in tokens(response) if word[0].islower() and _is_one_case(word[1:])]
+def _title_case(response: str, single: bool = False) -> Finding:
+    low = [
+        word
+        for word in tokens(response)
+        if word[0].islower() and (_is_one_case(word[1:]) or (single and len(word) == 1))
+    ]
     return Finding(not low, f"'{shown(', '.join(low), 60)}'")
 
 

@@ -18,6 +18,8 @@ _HIGHLIGHT = re.compile(r"\*([^\n\*]*)\*")
 _STRONG_HIGHLIGHT = re.compile(r"\*\*([^\n\*]*)\*\*")
 _TITLE = re.compile(r"<<[^\n]+>>")
 _FENCES = ("```json", "```Json", "```JSON", "```")
+# Of three backticks or more, closed by as many; what stands inside may hold fewer.
+_FENCED = re.compile(r"(?P<fence>`{3,})(?:json)?\s(?P<inside>.*)\s(?P=fence)", re.DOTALL | re.I)
 _CONSTRAINED = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 _POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
 _SIX_STARS = "******"
@@ -105,17 +107,25 @@ def _title(response: str) -> Finding:
     return Finding(named, "an empty one" if titles else "none")
 
 
-@instruction("detectable_format:json_format", "the whole response in JSON")
-def _json(response: str) -> Finding:
+@instruction("detectable_format:json_format", "the whole response in JSON", None, {"exact": True})
+def _json(response: str, exact: bool = False) -> Finding:
     bare = response.strip()
-    for fence in _FENCES:
-        bare = bare.removeprefix(fence)
-    bare = bare.removesuffix("```").strip()
+    if exact:
+        fenced = _FENCED.fullmatch(bare)
+        bare = fenced["inside"] if fenced else bare
+    else:
+        for fence in _FENCES:
+            bare = bare.removeprefix(fence)
+        bare = bare.removesuffix("```").strip()
     try:
-        json.loads(bare)
+        json.loads(bare, parse_constant=_no_number if exact else None)
     except (ValueError, RecursionError) as error:
         return Finding(False, f"something else ({error})")
     return Finding(True)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 @instruction(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Callable
 
 from evaluators._fields import shown
 from evaluators.instructions.libraries import language, punkt_sentences, tokens
@@ -39,25 +41,41 @@ def _matches(keyword: str, response: str, *, whole: bool = False) -> int:
     return sum(1 for _ in pattern.finditer(response))
 
 
+def _words(keyword: str, response: str) -> int:
+    """Count a keyword in any case where it is no part of a longer word; it is no pattern."""
+    wanted, heard = (unicodedata.normalize("NFC", text) for text in (keyword, response))
+    return len(re.findall(rf"(?<!\w){re.escape(wanted)}(?!\w)", heard, re.IGNORECASE))
+
+
 def _quoted(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-@instruction("keywords:existence", "each of the keywords {keywords}", keywords=texts)
-def _keywords(response: str, keywords: tuple[str, ...]) -> Finding:
-    missing = [word for word in keywords if not _matches(word, response)]
+Times = Callable[[str, str], int]
+_WHOLE_WORDS = {"times": _words}
+
+
+@instruction(
+    "keywords:existence", "each of the keywords {keywords}", None, _WHOLE_WORDS, keywords=texts
+)
+def _keywords(response: str, keywords: tuple[str, ...], times: Times = _matches) -> Finding:
+    missing = [word for word in keywords if not times(word, response)]
     return Finding(not missing, f"no {_quoted(missing)}")
 
 
 @instruction(
     "keywords:frequency",
     "the keyword '{keyword}' {relation} {frequency} times",
+    None,
+    _WHOLE_WORDS,
     keyword=text,
     frequency=count,
     relation=relation,
 )
-def _keyword_frequency(response: str, keyword: str, frequency: int, relation: str) -> Finding:
-    return _compared(_matches(keyword.strip(), response), relation, frequency)
+def _keyword_frequency(
+    response: str, keyword: str, frequency: int, relation: str, times: Times = _matches
+) -> Finding:
+    return _compared(times(keyword.strip(), response), relation, frequency)
 
 
 @instruction(

@@ -14,8 +14,20 @@ from evaluators.judgement import Judgement
 
 __all__ = ["SCORINGS", "FollowsInstructions"]
 
-SCORINGS = {"strict": "1", "loose": "1"}
-"""The scorings and their versions."""
+SCORINGS = {
+    "strict": "2",
+    "loose": "2",
+    "strict_2026": "1",
+    "loose_2026": "1",
+    "strict_described": "1",
+    "loose_described": "1",
+}
+"""The scorings and their versions.
+
+``strict`` and ``loose`` judge as the published checks did when IFBench came out and through 2025,
+those of ``2026`` as IFBench's have since, and the last two as the prompts' words say where the
+published checks are known to judge something else.
+"""
 
 _TAGGED = "words:start_verb"
 
@@ -40,7 +52,7 @@ class FollowsInstructions:
     * ``compare``, ``compare_version``: the scoring.
 
     Args:
-        compare: ``"strict"`` or ``"loose"``.
+        compare: A name of :data:`SCORINGS`.
         raises: Raise ``EvaluationFailed`` instead of scoring NaN, for ``dspy.Evaluate`` and
             optimizers that average scores.
 
@@ -66,6 +78,8 @@ class FollowsInstructions:
         if compare not in SCORINGS:
             raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
         self.compare = compare
+        self._form, _, named = compare.partition("_")
+        self._reading = named or "2025"
         self.raises = raises
 
     @property
@@ -89,7 +103,13 @@ class FollowsInstructions:
         response = output(prediction, "response")
         response = "" if response is None else str(response)
         try:
-            found = verdicts(ids, label(example, "kwargs"), prompt, response)
+            found = verdicts(
+                ids,
+                label(example, "kwargs"),
+                prompt,
+                response,
+                reading=self._reading,
+            )
         except EvaluationFailed as error:
             if self.raises:
                 raise
@@ -100,7 +120,7 @@ class FollowsInstructions:
         return f"FollowsInstructions(compare={self.compare!r})"
 
     def _judge(self, prompt: str, ids: Sequence[str], found: InstructionVerdicts) -> Judgement:
-        followed = found.strict if self.compare == "strict" else found.loose
+        followed = found.strict if self._form == "strict" else found.loose
         broken = [place for place, good in enumerate(followed) if not good]
         if broken:
             lines = [f"- {ids[place]}: {found.problems[place]}" for place in broken]

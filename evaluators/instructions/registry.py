@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "READINGS",
     "Check",
     "Finding",
     "Instruction",
@@ -23,6 +24,11 @@ __all__ = [
     "text",
     "texts",
 ]
+
+
+READINGS = ("2025", "2026", "described")
+"""As whom to judge: as the published checks when IFBench came out, as those since they were
+changed, or as the prompts' words say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +60,18 @@ class Instruction:
         asks: What it asks for, with its arguments in braces; completes "asked for …".
         kinds: Its arguments by name.
         check: Looks at one text.
+        later: What the check is told besides its arguments to judge as the published one has
+            since 2026; empty where that one has not changed.
+        described: The same to judge as a prompt's words say; empty where they mean what the
+            published check of 2025 judges, or where nobody has drawn that line.
     """
 
     id: str
     asks: str
     kinds: Mapping[str, Kind]
     check: Check
+    later: Mapping[str, Any] = field(default_factory=dict)
+    described: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def family(self) -> str:
@@ -93,6 +105,10 @@ class Instruction:
                 ) from error
         return found
 
+    def told(self, reading: str) -> Mapping[str, Any]:
+        """Return what the check is told besides its arguments under one of :data:`READINGS`."""
+        return {"2025": {}, "2026": self.later, "described": self.described}[reading]
+
     def wording(self, arguments: Mapping[str, Any]) -> str:
         """Return what is asked for, in words."""
         return self.asks.format(**{name: _in_words(value) for name, value in arguments.items()})
@@ -105,19 +121,28 @@ def _in_words(value: Any) -> Any:
 _KNOWN: dict[str, Instruction] = {}
 
 
-def instruction(id: str, asks: str, **kinds: Kind) -> Callable[[Check], Check]:
+def instruction(
+    id: str,
+    asks: str,
+    later: Mapping[str, Any] | None = None,
+    described: Mapping[str, Any] | None = None,
+    /,
+    **kinds: Kind,
+) -> Callable[[Check], Check]:
     """Enter a check under an id.
 
     Args:
         id: ``"family:name"``.
         asks: See :class:`Instruction`.
+        later: See :class:`Instruction`.
+        described: See :class:`Instruction`.
         kinds: The arguments of the check.
     """
 
     def enter(check: Check) -> Check:
         if id in _KNOWN:
             raise ValueError(f"The instruction {id!r} is entered twice.")
-        _KNOWN[id] = Instruction(id, asks, kinds, check)
+        _KNOWN[id] = Instruction(id, asks, kinds, check, later or {}, described or {})
         return check
 
     return enter

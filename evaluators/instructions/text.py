@@ -7,8 +7,8 @@ ways are in use:
 * *pieces* are what whitespace separates, mostly with ASCII punctuation taken off;
 * *tokens* are those of the Penn Treebank, in which punctuation stands alone
   (:func:`~evaluators.instructions.libraries.tokens`);
-* *sentences* are cut by the rules below, or by the Punkt model where an instruction limits their
-  number (:func:`~evaluators.instructions.libraries.punkt_sentences`).
+* *sentences* are cut by the rules below, or by the Punkt model where IFEval limits their number
+  and in IFBench's checks since 2026 (:func:`~evaluators.instructions.libraries.punkt_sentences`).
 """
 
 from __future__ import annotations

@@ -162,3 +162,14 @@ def test_a_summary_is_plain_json() -> None:
     assert read["rolling_score"] is None
     assert read["answering"]["lm_calls"] == read["lm_calls"] == 3
     assert not summary.finished
+
+
+def test_a_score_and_the_numbers_beside_it_have_one_denominator() -> None:
+    run = RunSummary(n=8, judged=4, correct=3, score=0.5, not_judged=1, failed=1, waiting=2)
+
+    said = str(run)
+
+    assert run.settled == 6
+    assert "score 50.0%: 3 correct of 6" in said
+    assert "1 not judged (counts as wrong), 1 failed (counts as wrong)" in said
+    assert "2 waiting for feedback (counts not yet)" in said

@@ -69,8 +69,11 @@ def test_examples_in_help_name_existing_commands_and_options() -> None:
     for path, command in ALL.items():
         for line in re.findall(r"^ +drpg (.+)$", command.help or "", re.MULTILINE):
             words = line.split()
-            named = "drpg " + " ".join(words[:2] if words[0] in {"policy", "lm", "memory"}
-                                       else words[:1])  # fmt: skip
+            if words[0] == "feedback" and words[1] not in {"give", "pull"}:
+                words.insert(1, "give")
+            named = "drpg " + " ".join(
+                words[:2] if words[0] in {"policy", "lm", "memory", "feedback"} else words[:1]
+            )
             assert named in ALL, f"{path}: {line}"
             known = {name for param in ALL[named].params for name in param.opts}
             given = {word for word in words if word.startswith("--")} - {"--help"}

@@ -99,7 +99,19 @@ def test_what_is_given_beside_the_file_wins(
         ("k = ", "cannot be read as TOML"),
         ("set = 3", "[set] must be a table"),
         ("benchmark = 'spidr'", "Did you mean 'spider'?"),
-        ("k = 0", "k"),
+        ("k = 0", "k: 0 is not in the range x>=1."),
+        ("limit = '100'", "limit must be a whole number, got '100'."),
+        ("limit = 2.5", "limit must be a whole number, got 2.5."),
+        ("seed = true", "seed must be a whole number, got True."),
+        ("temperature = 'warm'", "temperature must be a number, got 'warm'."),
+        ("holdout = 0.9", "holdout: 0.9 is not in the range"),
+        ("mlflow = 'no'", "mlflow must be true or false, got 'no'."),
+        ("exclude_db = 'sum-1'", "exclude_db must be a list, e.g. [\"sum-1\"], got 'sum-1'."),
+        ("exclude_db = [1]", "each of exclude_db must be text in quotes, got 1."),
+        ("optimizer = 3", "optimizer must be text in quotes, got 3."),
+        ("optimizer = 'drgp'", "optimizer: There is no optimizer 'drgp'. Did you mean 'drpg'?"),
+        ("[load]\nday = 2026-12-01", "day in [load] must be text"),
+        ("compare = 'lose'", "Did you mean 'loose'?"),
         ("[set]\nwriters = 'case'", "Did you mean 'writer'?"),
     ],
 )
@@ -109,7 +121,20 @@ def test_a_mistake_in_the_file_is_named(drpg: Drpg, workdir: Path, text: str, me
 
     result = drpg("run", "--config", str(path), "--lm", LM, exit_code=2)
 
-    assert message in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert message in said
+    assert str(path) in said
+
+
+def test_a_value_of_the_command_line_is_not_blamed_on_the_file(
+    drpg: Drpg, cell: Path, workdir: Path
+) -> None:
+    given = ("run", "--config", str(cell), "--lm", LM)
+
+    said = drpg(*given, "--compare", "lose", exit_code=2).stderr
+
+    assert "Did you mean 'loose'?" in " ".join(said.split())
+    assert str(cell) not in said
 
 
 def test_a_guarded_run_counts_both_arms_and_resumes(

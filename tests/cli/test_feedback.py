@@ -47,7 +47,7 @@ def test_a_retracted_verdict_waits_again(drpg: Drpg, as_json: Callable[..., Any]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["99", "--score", "1"], "it has steps 1 to 4"),
+        (["99", "--score", "1"], "it has steps 1–4"),
         (["nobody", "--score", "1"], "nobody"),
         (["1", "--score", "7"], "[0, 1]"),
         (["1"], "--score or --retract"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,3 +124,72 @@ def test_a_reindexed_run_is_searched_with_the_new_embedder(drpg: Drpg, run: Drpg
     assert "3 texts" in drpg("memory", "reindex", "first", "--embedder", "hashing").stdout
     result = drpg("memory", "reindex", "frist", "--embedder", "hashing", exit_code=2)
     assert "Did you mean 'first'?" in result.stderr
+
+
+@pytest.fixture
+def damaged(run: Drpg, workdir: Path) -> None:
+    """Two runs, one of which has a settings file that was cut."""
+    run("--limit", "2")
+    shutil.copytree(workdir / ".drpg" / "runs" / "first", workdir / ".drpg" / "runs" / "broken")
+    (workdir / ".drpg" / "runs" / "broken" / "config.json").write_text("{")
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_run_is_listed_as_one(drpg: Drpg, as_json: Callable[..., Any]) -> None:
+    listed = {row["name"]: row for row in as_json("list", "runs")}
+
+    assert listed["first"]["status"] == "finished"
+    assert listed["broken"]["status"].startswith("damaged: ")
+    assert "Restore it from a copy" in listed["broken"]["status"]
+    assert listed["broken"]["lm"] is None
+    assert "  broken\n      damaged: " in drpg("list", "runs").stdout
+
+
+@pytest.mark.usefixtures("damaged")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "first"),
+        ("list", "runs"),
+        ("policy", "log", "first"),
+        ("report", "first", "--out", "out"),
+        ("memory", "reindex", "first", "--embedder", "hashing:64"),
+        ("feedback", "give", "first", "1", "--score", "1"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_damaged_run_is_not_spoken_of_where_another_was_asked_for(
+    drpg: Drpg, arguments: tuple[str, ...]
+) -> None:
+    assert "broken" not in drpg(*arguments).stderr
+
+
+@pytest.mark.usefixtures("damaged")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "broken"),
+        ("resume", "broken"),
+        ("report", "broken", "--out", "out"),
+        ("memory", "reindex", "broken", "--embedder", "hashing"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_damaged_run_that_was_asked_for_says_so(drpg: Drpg, arguments: tuple[str, ...]) -> None:
+    said = drpg(*arguments, exit_code=1).stderr
+
+    assert "The run 'broken' is damaged: " in said
+    assert "Restore it from a copy" in said
+
+
+def test_a_reindexed_run_names_the_embedder_that_it_has_now(
+    drpg: Drpg, run: Drpg, as_json: Callable[..., Any]
+) -> None:
+    run("--limit", "3")
+    assert as_json("show", "first")["config"]["embedder"] == "hashing"
+
+    drpg("memory", "reindex", "first", "--embedder", "hashing:64")
+
+    assert as_json("show", "first")["config"]["embedder"] == "hashing:64"
+    resumed = json.loads(drpg("resume", "first", "--limit", "4", "--json").stdout)
+    assert resumed["config"]["embedder"] == "hashing:64"

@@ -41,7 +41,7 @@ def test_the_log_shows_version_author_steps_score_and_cases(drpg: Drpg) -> None:
     out = drpg("policy", "log", "first").stdout
 
     assert "self@1  by drpg, step 2" in out
-    assert "in force: steps 2, 3, 4, 5: 100.0 % of 4 judged" in out
+    assert "in force: steps 2–5: 100.0 % of 4 judged" in out
     assert "+ End every answer with the word units." in out
     assert "from step 1 ✗" in out
 
@@ -110,7 +110,7 @@ def test_a_route_alone_is_its_newest_version(memory: SQLiteMemory) -> None:
     [
         ("slef@1", "Did you mean 'self'?"),
         ("self@one", "Expected ROUTE@VERSION"),
-        ("self@9", "it has 1 to 1"),
+        ("self@9", "it has 1."),
     ],
 )
 def test_an_unknown_version_names_what_there_is(drpg: Drpg, version: str, said: str) -> None:
@@ -138,3 +138,12 @@ def test_a_run_without_policies_says_so(run: Drpg, drpg: Drpg, as_json: Callable
 
     assert "has no policies" in drpg("policy", "log", "first").stdout
     assert as_json("policy", "log", "first") == []
+
+
+def test_one_rule_from_one_case_is_said_in_the_singular(drpg: Drpg, run: Drpg) -> None:
+    run("--limit", "3", "--overwrite")
+
+    said = drpg("policy", "log", "first").stdout
+
+    assert "1 rule from 1 case" in said
+    assert "1 rules" not in said

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from drpg_dspy.cli import learners
+from drpg_dspy.analysis import RunSummary
+from drpg_dspy.cli import learners, reports
 from drpg_dspy.exceptions import ModelNotFound
+from drpg_dspy.streaming import RunFolder
 
 Drpg = Callable[..., Result]
 SETTINGS = ("--set", "writer=case", "--set", "feedback_text=true")
@@ -79,8 +84,6 @@ def test_a_run_may_end_with_the_steps_that_were_made_and_not_with_fewer(
 
 
 def test_a_run_that_is_running_keeps_its_limit(run: Drpg, drpg: Drpg, workdir: Path) -> None:
-    from drpg_dspy.streaming import RunFolder
-
     run("--limit", "2")
     other = RunFolder.open("first").memory_path
 
@@ -139,3 +142,71 @@ def test_a_stored_setting_that_cannot_be_used_is_no_wrong_usage_of_resume(
 
     assert "Run 'first' was started with a setting that cannot be used here (--lm)" in said
     assert "Unknown model 'UNKNOWN'" in said
+
+
+def test_what_comes_after_a_spent_budget_is_a_larger_one(
+    run: Drpg, drpg: Drpg, as_json: Callable[..., Any]
+) -> None:
+    stopped = run("--optimizer", "zero_shot", "--budget-calls", "4").stdout
+
+    told = next(line for line in stopped.splitlines() if "drpg resume" in line)
+    assert told.split() == [
+        "drpg", "resume", "first", "--budget-calls", "8",
+        "(more", "than", "was", "spent;", "--no-budget", "lifts", "every", "limit)",
+    ]  # fmt: skip
+    drpg(*told.split()[1:5])
+    assert as_json("show", "first")["n"] == 8
+
+
+def test_a_budget_that_was_given_anew_is_kept(
+    run: Drpg, drpg: Drpg, as_json: Callable[..., Any]
+) -> None:
+    run("--optimizer", "zero_shot", "--budget-calls", "4", "--budget-tokens", "1000000")
+
+    drpg("resume", "first", "--budget-calls", "6")
+    assert as_json("show", "first")["config"]["budget"] == {"lm_calls": 6, "tokens": 1_000_000}
+    again = drpg("resume", "first").stdout
+    assert "--budget-calls 12 " in again
+    assert "--budget-tokens" not in again  # not spent
+    drpg("resume", "first", "--no-budget")
+    assert as_json("show", "first")["config"]["budget"] == {}
+
+
+def test_a_run_that_failed_on_its_budget_is_told_to_raise_it(run: Drpg) -> None:
+    said = run("--lm", "scripted/tiny_bench:dead", "--budget-calls", "3", exit_code=1).stderr
+
+    assert "go on with: drpg resume first --budget-calls 6" in said
+
+
+def test_data_of_another_stream_is_wrong_usage(run: Drpg, drpg: Drpg, workdir: Path) -> None:
+    run("--limit", "3")
+    source = workdir / "tiny_bench.py"
+    source.write_text(source.read_text().replace("What is {n}", "What, please, is {n}"))
+    sys.modules.pop("tiny_bench")
+
+    said = drpg("resume", "first", "--limit", "5", "--data", "elsewhere", exit_code=2).stderr
+
+    assert "'--data'" in said
+    assert "data: stored" in said
+
+
+def test_commands_to_copy_are_quoted_for_a_shell(
+    run: Drpg, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRPG_RUNS", str(workdir / "my runs"))
+
+    said = run("--limit", "1").stdout
+
+    path = next(line for line in said.splitlines() if "less " in line).partition("less ")[2]
+    assert shlex.split(path) == [str(workdir / "my runs" / "first" / "history.jsonl")]
+
+
+def test_a_store_with_a_space_in_its_path_is_quoted(run: Drpg) -> None:
+    run("--limit", "1")
+    folder = RunFolder.open("first")
+    extra = {"mlflow": True, "tracking_uri": "sqlite:////a b/m.db", "experiment": "x"}
+    there = dataclasses.replace(folder, config=dataclasses.replace(folder.config, extra=extra))
+
+    said = reports.where_to_look(there, RunSummary(n=1))
+
+    assert "mlflow ui --backend-store-uri 'sqlite:////a b/m.db'" in said

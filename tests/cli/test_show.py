@@ -72,7 +72,7 @@ def test_a_step_as_json_spells_out_the_retrieved_cases(as_json: Callable[..., An
 
 @pytest.mark.usefixtures("finished")
 def test_a_missing_step_names_those_that_exist(drpg: Drpg) -> None:
-    assert "it has steps 1 to 5" in drpg("show", "first", "--step", "41", exit_code=2).stderr
+    assert "it has steps 1–5" in drpg("show", "first", "--step", "41", exit_code=2).stderr
 
 
 @pytest.mark.usefixtures("finished")

@@ -141,3 +141,38 @@ def test_without_ray_the_extra_is_named(
     said = drpg("sweep", str(table), "--lm", LM, "--ray", "local", exit_code=1).stderr
 
     assert "drpg-dspy[ray]" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("benchmark = 'tiny_bench:BENCHMARK'\nlimit = 'all'", "limit must be a whole number"),
+        ("benchmark = 'tiny_bench:BENCHMARK'\n[set]\nwriters = 1", "no argument 'writers'"),
+        ("benchmark = 'tiny_bench:BENCHMARK'\ncompare = 'lose'", "Did you mean 'loose'?"),
+        ("limit = 3", "names no benchmark"),
+        ("limit = ", "cannot be read as TOML"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_with_the_file_before_anything_starts(
+    drpg: Drpg, table: Path, text: str, said: str
+) -> None:
+    (table / "wrong.toml").write_text(text)
+
+    message = " ".join(drpg("sweep", str(table), "--lm", LM, exit_code=2).stderr.split())
+
+    assert "'FILES'" in message
+    assert "--config" not in message
+    assert str(table / "wrong.toml") in message
+    assert said in message
+    assert not Path(".drpg").exists()
+
+
+def test_a_file_that_was_changed_is_not_taken_for_done(drpg: Drpg, table: Path) -> None:
+    path = table / "tiny-drpg.toml"
+    drpg("sweep", str(path), "--lm", LM)
+    with path.open("a") as file:
+        file.write("holdout = 0.4\n")
+
+    said = drpg("sweep", str(path), "--lm", LM, exit_code=2).stderr
+
+    assert "holdout: None, now 0.4" in " ".join(said.split())

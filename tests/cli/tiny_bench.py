@@ -89,6 +89,11 @@ def locked() -> ScriptedLM:
     return ScriptedLM(_ask_for_key, model="scripted/locked")
 
 
+def coached() -> ScriptedLM:
+    """The calculator, which also knows what to say as the coach of a module."""
+    return ScriptedLM(_coach, model="scripted/coached")
+
+
 def clumsy() -> ScriptedLM:
     """Cannot add 7 to anything."""
     return ScriptedLM(_stumble, model="scripted/clumsy")
@@ -114,6 +119,12 @@ def _calculate(messages: list[dict[str, str]]) -> str:
     told = "units" in prompt
     answer = f"{a + b} units" if told else str(a + b)
     return f"[[ ## answer ## ]]\n{answer}\n\n[[ ## completed ## ]]"
+
+
+def _coach(messages: list[dict[str, str]]) -> str:
+    if "You coach" in messages[0]["content"]:
+        return json.dumps({"rules": [RULE], "upstream": ""})
+    return _calculate(messages)
 
 
 def _ask_for_key(messages: list[dict[str, str]]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drpg_dspy.injection.fields import completed, repaired, shots_text
+from drpg_dspy.injection.fields import completed, shots_text
 
 SIGNATURE = dspy.Signature("question, context -> answer")
 NAMES = ("question", "context", "answer")
@@ -77,10 +77,3 @@ def test_missing_inputs_of_a_demo_are_filled_and_missing_outputs_are_not() -> No
     signature = dspy.Signature("question, context -> reasoning, answer")
     (demo,) = completed([{"question": "q", "answer": "a"}], signature, "r")
     assert demo == {"question": "q", "context": "(omitted)", "answer": "a"}
-
-
-def test_lone_surrogates_are_replaced_and_pairs_joined() -> None:
-    assert repaired("a\ud800b") == "a\ufffdb"
-    assert repaired("\ud83d\ude00") == "😀"
-    assert repaired("ok é") == "ok é"
-    assert repaired(3) == 3

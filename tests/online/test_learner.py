@@ -510,7 +510,7 @@ def test_an_answer_that_cannot_be_recorded_is_given_all_the_same(
     prediction = online(question="q", connection=object())
 
     assert prediction.answer == "paris"
-    assert "rollout_id" not in prediction
+    assert prediction.rollout_id is None
     assert online.unrecorded == 1
     assert "could not be recorded" in caplog.text
     assert len(lm.prompts) == 1

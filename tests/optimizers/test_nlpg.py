@@ -334,8 +334,8 @@ def test_each_category_has_policies_of_its_own(lm: ScriptedLM, online: Learn) ->
 def test_a_category_may_be_the_name_of_an_input() -> None:
     optimizer = NLPG(category="kind")
 
-    assert optimizer._category({"kind": "bridge", "question": "?"}) == "bridge"
-    assert optimizer._category({"question": "?"}) == ""
+    assert optimizer.category_of({"kind": "bridge", "question": "?"}) == "bridge"
+    assert optimizer.category_of({"question": "?"}) == ""
 
 
 def test_a_category_that_is_no_text_is_refused(online: Learn) -> None:

@@ -25,9 +25,14 @@ from drpg_dspy.types import Benchmark
 
 RULE = "Say less, and say it in the order of the question."
 STEPS = 5
+ASKED = "Keep the answer under 300 words."
 METHODS: dict[str, Callable[[], OnlineOptimizer]] = {
+    "ace": lambda: optimizers.ACE(),
+    "constraints": lambda: optimizers.ConstraintAdapter({"Length": ASKED}),
     "drpg": lambda: optimizers.DRPG(k=2),
+    "dynamic_cheatsheet": lambda: optimizers.DynamicCheatsheet(retrieved=2),
     "grow_prompt": lambda: optimizers.GrowPrompt(last=3),
+    "jerp": lambda: optimizers.JERP(),
     "mam_stream_icl": lambda: optimizers.MAMStreamICL([None, None], k=2),
     "mem_prompt": lambda: optimizers.MemPrompt(k=2),
     "nlpg": lambda: optimizers.NLPG(window=1, gate=None),
@@ -57,6 +62,12 @@ def reply(messages: list[Message]) -> str:
     prompt = "\n".join(message["content"] for message in messages)
     if "modules_at_fault" in messages[0]["content"]:
         return json.dumps({"step": 1, "modules_at_fault": [], "reason": "It says too much."})
+    if "`entries`" in messages[0]["content"]:
+        return json.dumps({"entries": [RULE]})
+    if "`helped`" in messages[0]["content"]:
+        return json.dumps({"reason": "Long.", "lesson": RULE, "helped": [], "misled": []})
+    if "`edits`" in messages[0]["content"]:
+        return json.dumps({"edits": [{"op": "add", "text": RULE}]})
     if "coach" in messages[0]["content"]:
         return json.dumps({"rules": [RULE]})
     asked = messages[-1]["content"].rsplit("Respond with", 1)[-1]
@@ -103,4 +114,5 @@ def test_a_program_runs_under_a_method(
     prompts = "\n".join(lm.texts())
     assert not [label for label in labels if label in prompts]
     if method != "nlpg":  # whether it has a rule by now depends on who failed at what
-        assert (RULE in prompts) == (method == "drpg")
+        assert (RULE in prompts) == (method in {"ace", "drpg", "dynamic_cheatsheet", "jerp"})
+    assert (f"- {ASKED}" in prompts) == (method == "constraints")

@@ -19,6 +19,7 @@ from drpg_dspy.scoring import score_predictions
 from drpg_dspy.testing.scripted import Message, ScriptedLM, fields
 from evaluators.instructions import known
 from programs import ifbench, ifeval
+from programs._instruction_kinds import kinds_in
 
 FILES = {ifbench: "IFBench_test.jsonl", ifeval: "input_data.jsonl"}
 BOTH = pytest.mark.parametrize("benchmark", [ifbench, ifeval], ids=["ifbench", "ifeval"])
@@ -60,6 +61,23 @@ def data() -> Path:
     if found is None:
         pytest.skip("no benchmark data: neither DRPG_DATA nor ../shared/data")
     return found
+
+
+@pytest.mark.benchmark_data
+def test_the_first_instruction_of_every_prompt_is_told_from_its_words(data: Path) -> None:
+    examples = ifbench.load(data)
+
+    assert [ifbench.category(dict(one.inputs().items())) for one in examples] == [
+        one.category for one in examples
+    ]
+    assert all(set(kinds_in(one.prompt)) == set(one.instruction_id_list) for one in examples)
+
+
+def test_a_wording_that_is_not_known_is_of_no_category() -> None:
+    assert ifbench.category({"prompt": "Name the sea."}) == ""
+    assert ifbench.category({"prompt": "Use at least 3 unique words. Nest parentheses deep."}) == (
+        "count:unique_word_count"
+    )
 
 
 @pytest.mark.benchmark_data

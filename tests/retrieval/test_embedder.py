@@ -77,6 +77,19 @@ def test_any_functions_vectors_are_normalised() -> None:
     assert embed(["a", "b"]).dtype == np.float32
 
 
+def test_a_function_is_given_no_half_characters() -> None:
+    given: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        given.extend(texts)
+        "".join(texts).encode()  # as any client of an API does
+        return [[1.0]] * len(texts)
+
+    CallableEmbedder(embed, "strict")(["cut \ud83d", "é"])
+
+    assert given == ["cut \ufffd", "é"]
+
+
 def test_the_dimension_is_asked_for_once() -> None:
     asked: list[list[str]] = []
 

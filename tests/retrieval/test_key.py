@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dspy
 import pytest
 
 from drpg_dspy.exceptions import StorageError
@@ -32,3 +33,12 @@ def test_the_question_stands_for_the_inputs(inputs: dict[str, object], key: str)
 def test_inputs_that_have_no_plain_form_are_refused() -> None:
     with pytest.raises(StorageError, match="handle"):
         default_key({"handle": object()})
+
+
+def test_the_data_of_an_image_stands_in_a_key_as_a_digest_only() -> None:
+    image = dspy.Image("data:image/png;base64," + "aGVsbG8h" * 1000)
+    other = dspy.Image("data:image/png;base64," + "aGVsbG8/" * 1000)
+    key = default_key({"photo": image})
+
+    assert len(key) < 100
+    assert key == default_key({"photo": image}) != default_key({"photo": other})

@@ -9,10 +9,16 @@ import dspy
 import pytest
 
 from drpg_dspy import NLPG, Gate, OnlinePolicyOptimizer, ZeroShot
-from drpg_dspy.exceptions import CompileFailed
+from drpg_dspy.analysis.audit_reading import (
+    read_addressed,
+    read_causes,
+    read_decisions,
+    read_instructions,
+)
+from drpg_dspy.exceptions import CompileFailed, ResumeMismatch
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.retrieval import HashingEmbedder
-from drpg_dspy.streaming import run_epoch
+from drpg_dspy.streaming import EpochProgress, run_epoch, run_epochs
 from drpg_dspy.testing import ScriptedLM, fields
 
 HELPS, HARMS = "Answer in capital letters.", "Leave out the middle of a word."
@@ -194,8 +200,84 @@ def test_a_program_that_only_fails_stops_the_epoch(make: Make) -> None:
     def dead(messages: Any) -> str:
         raise RuntimeError("server is down")
 
-    with dspy.context(lm=ScriptedLM(dead)), pytest.raises(CompileFailed, match="first 5 items"):
-        run_epoch(make(), items("c", 6), items("s", 6))
+    with dspy.context(lm=ScriptedLM(dead)), pytest.raises(CompileFailed, match="out of reach"):
+        run_epoch(make(), items("c", 6), items("s", 6), retries=0)
+
+
+def test_what_failed_while_the_model_was_away_is_asked_again(make: Make) -> None:
+    splits = items("c", 6), items("s", 6), items("t", 5)
+    with dspy.context(lm=ScriptedLM(script)):
+        wanted = run_epoch(make("whole"), *splits)
+    down = True
+
+    def flickering(messages: list[dict[str, str]]) -> str:
+        if down and "sword3" in messages[-1]["content"]:
+            raise ConnectionError("the server is down")
+        if down and "tword" in messages[-1]["content"]:
+            raise ConnectionError("the server is down")
+        return script(messages)
+
+    with dspy.context(lm=ScriptedLM(flickering)):
+        with pytest.raises(CompileFailed, match="out of reach: 5 items failed in a row"):
+            run_epoch(make("pieces"), *splits, retries=0)
+        down = False
+        found = run_epoch(make("pieces"), *splits, retries=0)
+
+    assert (found.test, found.selection) == (wanted.test, wanted.selection)
+    assert {one.rollout.rpartition(".")[2] for one in found.before["test"].values()} == {"2"}
+    assert found.before["selection"]["s3"].rollout.endswith("plain")  # one failure is a wrong one
+
+
+def test_a_run_of_epochs_goes_on_until_it_has_as_many_and_says_how_it_stands(
+    lm: ScriptedLM, make: Make
+) -> None:
+    splits = items("c", 6, category="x"), items("s", 6, category="x"), items("t", 5, category="y")
+    told: list[EpochProgress] = []
+    learner = make()
+
+    (first,) = run_epochs(learner, *splits, progress=told.append)
+    calls = len(lm.prompts)
+    both = run_epochs(learner, *splits, epochs=2)
+
+    assert both[0] == first
+    assert both[1].test is not None
+    assert (both[1].test.before, both[1].test.after) == (5, 5)
+    assert run_epochs(learner, *splits, epochs=2) == both
+    assert len(lm.prompts) == calls + 12  # the construction items under the new policies
+    assert first.kinds["t0"] == {"category": ("y",), "routed as": ("",)}
+    assert {at.part for at in told} == {"construction", "selection", "test"}
+    assert (told[-1].doing, told[-1].done, told[-1].total, told[-1].right) == ("after", 5, 5, 5)
+    status = json.loads(learner.memory.get_meta("stream:status") or "{}")
+    assert status["state"] == "finished"
+
+
+def test_a_run_of_epochs_over_other_items_is_refused(lm: ScriptedLM, make: Make) -> None:
+    learner = make()
+    run_epochs(learner, items("c", 6), items("s", 6), items("t", 5))
+
+    with pytest.raises(ResumeMismatch, match="data"):
+        run_epochs(learner, items("d", 6), items("s", 6), items("t", 5), epochs=2)
+
+
+def test_every_decision_on_a_correction_is_kept_with_its_figures(
+    lm: ScriptedLM, make: Make
+) -> None:
+    learner = make()
+    run_epoch(learner, items("c", 6), items("s", 6))
+
+    decided = {d.outcome: d for d in read_decisions(learner.memory)}
+
+    assert {"tried", "accepted", "given up"} <= set(decided)
+    assert decided["accepted"].counts["fixed"] == 6
+    assert decided["accepted"].evidence == 0.01562  # 1 / 64, as it is kept
+    (stands,) = read_instructions(learner.memory)
+    assert (stands.decision.text, stands.ended) == (HELPS, None)
+    assert stands.trial is not None
+    assert len(stands.trial.fixed) == 6
+    causes = read_causes(learner.memory, stands.decision)
+    assert {cause.id.split(":")[0] for cause in causes} == {"construction"}
+    assert all(cause.correction == HELPS for cause in causes)
+    assert read_addressed(learner.memory) == {"reply": 3, "draft": 3}
 
 
 def test_an_item_whose_program_raises_is_a_wrong_one(make: Make) -> None:
@@ -206,7 +288,7 @@ def test_an_item_whose_program_raises_is_a_wrong_one(make: Make) -> None:
         return script(messages)
 
     with dspy.context(lm=ScriptedLM(fragile)):
-        epoch = run_epoch(make(gate=Gate(level=0.5)), items("c", 6), items("s", 4))
+        epoch = run_epoch(make(gate=Gate(level=0.5)), items("c", 6), items("s", 4), retries=0)
 
     assert epoch.accepted == ()
     assert all(tried.paired.n == 4 for tried in epoch.tried)

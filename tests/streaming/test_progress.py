@@ -57,7 +57,7 @@ def test_a_line_shows_scores_costs_pace_and_time_left() -> None:
 
     line = out.getvalue()
     for part in (
-        "step 4/10", "score 25.0%", "last 4: 50.0%", "2 failed", "1 not judged",
+        "step 4/10", "score 25.0%", "last 4 judged: 50.0%", "2 failed", "1 not judged",
         "4 LM calls", "1,000 tokens", "2 s a step", "about 12 s left",
     ):  # fmt: skip
         assert part in line
@@ -73,3 +73,16 @@ def test_the_pace_is_that_of_the_last_twenty_steps() -> None:
         pace.tick()
 
     assert pace.seconds_per_step() == pytest.approx(2.0)
+
+
+def test_the_last_line_is_not_said_twice() -> None:
+    out = io.StringIO()
+    progress = ConsoleProgress(out, interval=0.0)
+
+    progress(report(9))
+    progress(report(10))
+    progress(report(10, ended="finished"))
+    progress(report(10, ended="finished", not_judged=1))
+
+    lines = out.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == ["step", "step", "finished", "step"]

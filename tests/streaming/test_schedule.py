@@ -55,7 +55,7 @@ def test_an_example_that_does_not_mark_its_inputs_is_named(bad: dspy.Example) ->
 
 
 def test_something_that_is_no_example_is_named() -> None:
-    with pytest.raises(ValueError, match="Step 1 of the stream is a dict"):
+    with pytest.raises(ValueError, match="Step 1 of the stream is of type dict"):
         checked_examples([{"question": "a"}])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from drpg_dspy.exceptions import ResumeMismatch, RunInUse, StorageError
 from drpg_dspy.memory import SQLiteMemory
-from drpg_dspy.streaming import RunConfig, RunFolder, list_runs
+from drpg_dspy.streaming import RunConfig, RunFolder, damaged_runs, list_runs
 
 CONFIG = RunConfig(
     "spider", "drpg", {"k": 16}, lm="local/small", limit=100, exclude_db=("wta_1",),
@@ -137,7 +137,7 @@ def test_a_missing_run_is_answered_with_its_neighbours() -> None:
         RunFolder.open("frist")
 
 
-def test_all_runs_are_listed_and_an_unreadable_one_is_reported(
+def test_all_runs_are_listed_and_an_unreadable_one_apart(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     RunFolder.create("b", CONFIG)
@@ -147,7 +147,9 @@ def test_all_runs_are_listed_and_an_unreadable_one_is_reported(
     (root / "something else").mkdir()
 
     assert [run.name for run in list_runs()] == ["a", "b"]
-    assert "broken" in caplog.text
+    assert list(damaged_runs()) == ["broken"]
+    assert "config.json cannot be read" in damaged_runs()["broken"]
+    assert caplog.text == ""
     with pytest.raises(StorageError, match="cannot be read"):
         RunFolder.open("broken")
 
@@ -215,8 +217,63 @@ def test_a_locked_run_is_running() -> None:
     assert run.status == "new"
 
 
+def begun(name: str) -> RunFolder:
+    """Return a run that a stream was started in, and whose memory is gone."""
+    run = RunFolder.create(name, CONFIG)
+    SQLiteMemory(run.memory_path).close()
+    with run.lock():
+        pass
+    assert run.status == "new"
+    run.check_whole()
+    run.memory_path.unlink()
+    return run
+
+
+def test_a_run_whose_steps_are_gone_is_damaged_not_new() -> None:
+    run = begun("first")
+
+    assert run.status.startswith("damaged: its steps were in ")
+    with pytest.raises(StorageError, match=r"'first'.*is gone\. Restore .*--overwrite"):
+        run.check_whole()
+
+
+def test_a_run_whose_steps_are_gone_may_be_started_over() -> None:
+    begun("first")
+
+    assert RunFolder.create("first", CONFIG, overwrite=True).status == "new"
+
+
 def test_a_damaged_memory_does_not_hide_the_run() -> None:
     run = RunFolder.create("first", CONFIG)
     run.memory_path.write_bytes(os.urandom(200))
 
     assert list_runs()[0].status.startswith("damaged: ")
+
+
+def test_a_setting_of_the_wrong_kind_is_damage_and_no_crash(root: Path) -> None:
+    run = RunFolder.create("first", CONFIG)
+    stored = json.loads((run.path / "config.json").read_text())
+
+    for name, value in {"exclude_db": 3, "extra": None, "limit": "all", "options": []}.items():
+        (run.path / "config.json").write_text(json.dumps({**stored, name: value}))
+        with pytest.raises(StorageError, match=f"{name} is damaged"):
+            RunFolder.open("first")
+
+
+def test_a_status_that_says_nothing_is_damage_and_no_crash() -> None:
+    run = RunFolder.create("first", CONFIG)
+    memory = SQLiteMemory(run.memory_path)
+    for kept in ("{", "[]", "{}"):
+        memory.set_meta("stream:status", kept)
+        assert run.status.startswith("damaged: "), kept
+    memory.close()
+
+
+def test_a_run_keeps_another_budget_and_nothing_else() -> None:
+    run = RunFolder.create("first", CONFIG)
+
+    with run.lock():
+        changed = run.with_budget({"lm_calls": 9})
+
+    assert changed.config == RunFolder.open("first").config
+    assert changed.config == dataclasses.replace(CONFIG, budget={"lm_calls": 9})

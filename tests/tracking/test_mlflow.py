@@ -42,6 +42,11 @@ def tell(memory, uri: str, *, name: str = "first", **options) -> MLflowTracker:
     return tracker
 
 
+def test_a_dead_server_is_known_without_a_request_of_mlflows(mlflow_uri: str) -> None:
+    assert MLflowTracker("exp", tracking_uri=mlflow_uri).reachable()
+    assert not MLflowTracker("exp", tracking_uri="http://127.0.0.1:1").reachable()
+
+
 class TestMLflowTracker(TrackerContract):
     routes = ("a b", "a/b")
 

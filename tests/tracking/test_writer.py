@@ -207,6 +207,68 @@ def test_close_gives_up_on_a_tracker_that_hangs(memory, play) -> None:
     release.set()
 
 
+def test_close_does_not_wait_for_a_tracker_that_nobody_can_reach(memory, play, caplog) -> None:
+    release = threading.Event()
+    tracker = Listener()
+    tracker.fail = lambda records: release.wait(60)
+    tracker.reachable = lambda: False
+    play(memory, 1)
+    told = writer(memory, tracker)
+    with caplog.at_level(logging.WARNING, logger="drpg_dspy.tracking.writer"):
+        assert not told.close(timeout=3600)  # it would not end if it waited for that long
+    release.set()
+
+    assert "listener was not told everything: 3 events are left" in caplog.text
+    assert "drpg resume" in caplog.text
+    second = Listener()
+    assert writer(memory, second).close(), "the lease was given back"
+    assert [record.kind for record in second.records] == ["rollout", "feedback"]
+
+
+def test_close_waits_for_a_tracker_that_takes_records_although_it_seems_unreachable(
+    memory, play, monkeypatch
+) -> None:
+    monkeypatch.setattr("drpg_dspy.tracking.writer._LOOK", 0.02)
+    tracker = Listener()
+    tracker.fail = lambda records: time.sleep(0.01)
+    tracker.reachable = lambda: False
+    told = writer(memory, tracker, batch=1)
+    for n in range(1, 6):
+        play(memory, n)
+    monkeypatch.setattr("drpg_dspy.tracking.writer._SILENT_LOOKS", 1000)
+    assert told.close()
+    assert tracker.records == list(replay(memory))
+
+
+def test_what_is_left_is_said_also_of_a_tracker_that_fails_at_once(memory, play, caplog) -> None:
+    tracker = Listener()
+    tracker.fail = dead
+    play(memory, 1)
+    with caplog.at_level(logging.WARNING, logger="drpg_dspy.tracking.writer"):
+        assert not writer(memory, tracker).close()
+
+    assert "3 events are left" in caplog.text
+
+
+def test_a_writer_that_was_given_up_says_nothing_after_the_memory_is_closed(
+    memory, play, caplog
+) -> None:
+    release = threading.Event()
+    tracker = Listener()
+    tracker.fail = lambda records: release.wait(60)
+    play(memory, 1)
+    told = writer(memory, tracker)
+    told.close(timeout=0.05)
+    memory.close()
+    with caplog.at_level(logging.WARNING, logger="drpg_dspy.tracking.writer"):
+        caplog.clear()
+        release.set()
+        told._thread.join(20)
+
+    assert not told._thread.is_alive()
+    assert not caplog.records
+
+
 def test_an_error_in_the_program_ends_the_run_as_failed(memory) -> None:
     tracker = Listener()
     with pytest.raises(RuntimeError), writer(memory, tracker):

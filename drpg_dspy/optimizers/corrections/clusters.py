@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from drpg_dspy.optimizers.rules import content_words, literals
+from drpg_dspy.optimizers import rules
+from drpg_dspy.optimizers.corrections.instructions import covers, shared_category
 
 __all__ = ["Correction", "Gradient", "contradicts", "merge"]
 
 _SAME = 0.75
 _BLOCK = 512
+
+# A window looks at each text several times: in its cluster, among its route's, and for rivals.
+content_words = functools.lru_cache(maxsize=8_192)(rules.content_words)
+literals = functools.lru_cache(maxsize=8_192)(rules.literals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class Correction:
     """Gradients that say the same, as one.
 
     Attributes:
-        route, category: Where it belongs; a category of ``""`` = to all of the route.
+        route, category: Where it belongs: to a category, a family of them, or with ``""`` to all
+            of the route.
         text: The gradient nearest to all the others, word for word.
         gradients: What it came from, in order of arrival.
     """
@@ -63,9 +70,9 @@ def merge(gradients: Sequence[Gradient]) -> tuple[list[Correction], int]:
     the most like it becomes a centre, takes these along, and so on with the rest. A cluster's
     text is that of its member with the most words in common with the others; of equal ones the
     latest, because the last word corrects the ones before. What several categories of a route
-    lead to becomes one correction for the whole route. Of corrections that contradict each
-    other (same words, other numbers or a negation) the one from more failures stays, of equal
-    ones the later.
+    lead to becomes one correction for their family, or for the whole route. Of corrections that
+    contradict each other (same words, other numbers or a negation) the one from more failures
+    stays, of equal ones the later.
 
     Args:
         gradients: In order of arrival.
@@ -128,12 +135,12 @@ def _without_rivals(corrections: Sequence[Correction]) -> list[Correction]:
     for places in by_route.values():
         own = [corrections[place] for place in places]
         words = _Words([c.text for c in own], [_plain_words(c.text) for c in own])
-        number = {kind: i for i, kind in enumerate(dict.fromkeys(c.category for c in own))}
-        category = np.array([number[c.category] for c in own])
-        general = category == number.get("", -1)
+        kinds = list(dict.fromkeys(c.category for c in own))
+        near = np.array([[covers(a, b) or covers(b, a) for b in kinds] for a in kinds])
+        category = np.array([kinds.index(c.category) for c in own])
         standing = np.zeros(len(own), dtype=bool)
         for i in range(len(own)):
-            here = (category == category[i]) | general | general[i]
+            here = near[category, category[i]]
             opposed = words.literal != words.literal[i]
             rivals = standing & here & opposed
             if rivals.any():
@@ -165,8 +172,7 @@ def _joined(corrections: Sequence[Correction]) -> list[Correction]:
             continue
         for group in _groups([correction.text for correction in own]):
             members = [gradient for i in group for gradient in own[i].gradients]
-            categories = {own[i].category for i in group}
-            category = categories.pop() if len(categories) == 1 else ""
+            category = shared_category(own[i].category for i in group)
             joined.append(_as_correction(route, category, members))
     return joined
 

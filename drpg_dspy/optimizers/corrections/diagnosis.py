@@ -10,6 +10,7 @@ from typing import Any
 
 import dspy
 
+from drpg_dspy.injection import named_media
 from drpg_dspy.optimizers.corrections.instructions import EVERY_ROUTE
 from drpg_dspy.optimizers.corrections.replies import ask, read
 from drpg_dspy.optimizers.corrections.traces import ModuleGraph, show_calls
@@ -294,6 +295,6 @@ def _review(experience: Experience) -> str:
 def _fields(values: Mapping[str, Any]) -> str:
     lines = []
     for name, value in values.items():
-        text = str(value)
+        text = named_media(str(value))
         lines.append(f"{name}: {text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + ' […]'}")
     return "\n".join(lines) or "(nothing)"

@@ -83,7 +83,7 @@ def _part(
     standing = [one for one in chosen.shown if one.id not in given]
     purposes = ((GIVEN, chosen.given), (WITHHELD, chosen.withheld), (STANDING, standing))
     return _Part(
-        _policy(route, category, chosen.shown) if chosen.shown else None,
+        _policy(route, chosen.shown) if chosen.shown else None,
         {f"{purpose} {one.id}": one.sources for purpose, ones in purposes for one in ones},
         len(chosen.shown),
         len(chosen.given),
@@ -126,15 +126,17 @@ def named(rollout: Rollout) -> Iterator[tuple[str, str]]:
             yield done, id
 
 
-def _policy(route: str, category: str, shown: Sequence[Instruction]) -> Policy:
+def _policy(route: str, shown: Sequence[Instruction]) -> Policy:
     rules = tuple(
         Rule(one.text, id=one.id, author=one.author, sources=one.sources) for one in shown
     )
     cases = sum(one.cases for one in shown)
-    parts = [f"category {category!r}"] if category else []
+    # As narrow as the narrowest instruction: inputs without one share the route's own policy.
+    kind = max((one.category for one in shown), key=len)
+    parts = [f"category {kind!r}"] if kind else []
     parts.append(f"{_counted(len(shown), 'instruction')} from {_counted(cases, 'failure')}")
     parts += [one.standing for one in shown]
-    return Policy(route, rules, author=AUTHOR, message="; ".join(parts))
+    return Policy(route, rules, author=AUTHOR, message="; ".join(parts), category=kind)
 
 
 def _counted(n: int, noun: str) -> str:

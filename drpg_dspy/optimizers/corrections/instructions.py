@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,14 @@ from drpg_dspy.optimizers.corrections.trials import effect
 from drpg_dspy.optimizers.rules import similar
 from drpg_dspy.plain import digest
 
-__all__ = ["EVERY_ROUTE", "Instruction", "PolicyMemory", "Selection"]
+__all__ = [
+    "EVERY_ROUTE",
+    "Instruction",
+    "PolicyMemory",
+    "Selection",
+    "covers",
+    "shared_category",
+]
 
 EVERY_ROUTE = "*"
 """Route of an instruction that all modules get (no routing)."""
@@ -38,7 +46,8 @@ class Instruction:
     Attributes:
         id: Its name, from route, category and text.
         route: The predictor that gets it; ``"*"`` = all of them.
-        category: The inputs it is for; ``""`` = all of the route.
+        category: The inputs it is for; ``""`` = all of the route. A family, ``"count"``, is for
+            all categories that are named after it, ``"count:numbers"`` (:func:`covers`).
         text: One line.
         status: ``"waiting"`` for a trial, on ``"trial"``, or ``"accepted"``.
         author: The optimizer's name or ``"person:NAME"``.
@@ -198,14 +207,14 @@ class PolicyMemory:
         self._state = _State({k: one for k, one in self._state.all.items() if k != id})
 
     def knows(self, category: str) -> bool:
-        """Tell whether any instruction is for this category."""
-        return category in self._state.categories
+        """Tell whether any instruction is for this category or its family."""
+        return any(one and covers(one, category) for one in self._state.categories)
 
     def pool(self, route: str, category: str) -> tuple[Instruction, ...]:
         """Return what a call of a route may get, best first: on trial, then accepted.
 
-        Its own and those for every route, of the category and of all. Of those on trial as many
-        as one call has room for; the others have to wait.
+        Its own and those for every route, of the category, its family and of all. Of those on
+        trial as many as one call has room for; the others have to wait.
         """
         state = self._state
         found = state.pools.get((route, category))
@@ -310,13 +319,13 @@ def _rank(
     pool = [
         one
         for one in instructions
-        if one.is_for(route) and one.category in (category, "") and one.status != "waiting"
+        if one.is_for(route) and covers(one.category, category) and one.status != "waiting"
     ]
     pool.sort(
         key=lambda one: (
             one.status == "accepted",
             -one.score,
-            one.category != category,
+            -len(one.category),
             -one.cases,
             -one.born,
             one.id,
@@ -329,3 +338,25 @@ def _rank(
         ):
             kept.append(one)
     return tuple(kept)
+
+
+def covers(general: str, category: str) -> bool:
+    """Tell whether what is learned for one category holds for another.
+
+    Families stand before a colon, and ``""`` is the family of all.
+
+    >>> covers("count", "count:numbers"), covers("", "count"), covers("count:numbers", "count")
+    (True, True, False)
+    """
+    return general in ("", category) or category.startswith(f"{general}:")
+
+
+def shared_category(categories: Iterable[str]) -> str:
+    """Return the smallest category that covers all of these.
+
+    >>> shared_category(["count:numbers", "count:pronouns"]), shared_category(["count", "words"])
+    ('count', '')
+    """
+    parts = [category.split(":") for category in categories]
+    shared = itertools.takewhile(lambda same: len(set(same)) == 1, zip(*parts, strict=False))
+    return ":".join(same[0] for same in shared)

@@ -11,6 +11,8 @@ import dspy
 import json_repair
 from dspy.utils.exceptions import AdapterParseError
 
+from drpg_dspy.plain import sendable
+
 __all__ = ["ask", "read"]
 
 _MAX_REPLY_CHARS = 20_000  # beyond this a reply is a loop
@@ -56,7 +58,7 @@ def ask(signature: Any, schema: Mapping[str, Any], **inputs: Any) -> str:
     first = next(iter(signature.output_fields))
     with dspy.context(adapter=_OneReply(schema), trace=None):
         try:
-            reply = dspy.Predict(signature)(**inputs)[first]
+            reply = dspy.Predict(signature)(**sendable(inputs))[first]
         except AdapterParseError as error:  # DSPy refuses an empty completion by itself
             reply = error.lm_response
     return reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False, default=str)

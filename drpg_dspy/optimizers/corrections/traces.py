@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drpg_dspy.injection import named_media
 from drpg_dspy.types import REVISION, Call, Rollout
 
 __all__ = ["ModuleGraph", "own_calls", "show_calls"]
@@ -161,7 +162,7 @@ def _sample(calls: Sequence[Call], places: Sequence[int]) -> list[int]:
 
 
 def _cut(value: Any, limit: int) -> str:
-    text = value if isinstance(value, str) else _as_text(value)
+    text = named_media(value if isinstance(value, str) else _as_text(value))
     return text if len(text) <= limit else f"{text[:limit]} […{len(text) - limit} more characters]"
 
 

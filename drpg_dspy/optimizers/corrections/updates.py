@@ -8,7 +8,11 @@ from typing import Any
 
 from drpg_dspy.optimizers.corrections.clusters import Correction, contradicts
 from drpg_dspy.optimizers.corrections.decisions import DecisionLog
-from drpg_dspy.optimizers.corrections.instructions import Instruction, PolicyMemory
+from drpg_dspy.optimizers.corrections.instructions import (
+    Instruction,
+    PolicyMemory,
+    covers,
+)
 from drpg_dspy.optimizers.corrections.trials import TRIAL_SHARE, Gate, evidence, letter, tally
 from drpg_dspy.optimizers.rules import similar
 
@@ -186,9 +190,8 @@ class PolicyUpdates:
     def _standing(self, correction: Correction) -> Instruction | None:
         """Return the instruction that says the same, or the opposite, where this one belongs."""
         for one in self.instructions:
-            here = one.route == correction.route and (
-                one.category == correction.category or "" in (one.category, correction.category)
-            )
+            a, b = one.category, correction.category
+            here = one.route == correction.route and (covers(a, b) or covers(b, a))
             if here and (
                 similar(one.text, correction.text) or contradicts(one.text, correction.text)
             ):

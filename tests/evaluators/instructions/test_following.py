@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import re
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -155,3 +156,51 @@ def test_lists_of_different_lengths_and_no_lists_are_refused() -> None:
 def test_an_id_is_entered_once() -> None:
     with pytest.raises(ValueError, match="entered twice"):
         instruction(NO_COMMA, "no comma")(find(NO_COMMA).check)
+
+
+SPAN = {"prompt_to_repeat": "one two three four five six seven", "n_start": 3, "n_end": 6}
+STORY = " ".join(f"{letter}o." for letter in ascii_lowercase)
+ART = {"keyword": "art", "frequency": 1, "relation": "at least"}
+# As the published checks judged it in 2025, and as the prompt's words say.
+DESCRIBED: list[tuple[str, dict[str, Any], str, bool, bool]] = [
+    ("keywords:frequency", ART, "We start a smart party.", True, False),
+    ("keywords:frequency", ART | {"keyword": "c++", "frequency": 2}, "C++, c++!", True, True),
+    ("keywords:existence", {"keywords": ["été"]}, "E\u0301te\u0301", False, True),
+    ("keywords:existence", {"keywords": ["art"]}, "Start", True, False),
+    ("ratio:sentence_type", {}, "Hooray! Splendid!", True, False),
+    ("words:words_position", {"keyword": "so"}, "Now, so it is so now.", False, True),
+    ("words:words_position", {"keyword": "so"}, "Is so and so.", True, False),
+    (
+        "words:keywords_specific_position", {"keyword": "so", "n": 1, "m": 2}, "“Yes, So.”",
+        False, True,
+    ),
+    ("custom:sentence_alphabet", {}, STORY, True, True),
+    ("custom:sentence_alphabet", {}, f"“{STORY}", False, True),
+    ("format:line_indent", {}, "a\n\n\n b\n  c", False, True),
+    ("format:line_indent", {}, "a\n\n b\n  c", True, True),
+    ("repeat:repeat_span", SPAN, "three four five six", False, True),
+    ("repeat:repeat_span", SPAN, "four five six", True, False),
+    ("detectable_format:json_format", {}, '```json\n{"a":1}\n```', True, True),
+    ("detectable_format:json_format", {}, '````json\n{"tip":"use ``` here"}\n````', False, True),
+    ("detectable_format:json_format", {}, '{"a": NaN}', True, False),
+    ("detectable_format:json_format", {}, '{"a":1} trailing words', False, False),
+    ("detectable_format:json_format", {}, "```json\n{a:1}\n```", False, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("id", "arguments", "response", "published", "described"), DESCRIBED)
+def test_where_the_wording_means_something_else_it_can_be_followed(
+    id: str, arguments: dict[str, Any], response: str, published: bool, described: bool
+) -> None:
+    asked = ([id], [arguments], "the prompt", response)
+    assert verdicts(*asked).strict == (published,)
+    assert verdicts(*asked, reading="described").strict == (described,)
+
+
+def test_each_check_that_can_follow_the_wording_has_a_case() -> None:
+    assert {id for id, *_ in DESCRIBED} == {id for id in known() if find(id).described}
+
+
+def test_an_unknown_reading_is_named() -> None:
+    with pytest.raises(ValueError, match="one of 2025, 2026, described; got 'odd'"):
+        verdicts([NO_COMMA], [{}], "prompt", "response", reading="odd")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import pytest
 
-from evaluators.instructions import find, known
+from evaluators.instructions import find, known, verdicts
 from evaluators.instructions.ifbench_counts import _NAMES
 
 SIX = "Anna civic kayak level madam radar refer rotor solos stats tenet".split()
@@ -16,9 +16,9 @@ RIGHT_TIMES = "ab" + "cd" * 2 + "ef" * 3 + "gh" * 5 + "IJ" * 7
 QUIZ = "\n\n".join(
     f"Question {n}: {'Who ' * n}?\nA) one\nB) two\nC) three\nD) four\nE) five" for n in range(1, 5)
 )
-AFRICA = ["Zimbabwe", "Zambia", *(f"w{n:02}" for n in range(60, 10, -1))]
+AFRICA = ["Zimbabwe", "Zambia", *(f"W{n:02}" for n in range(60, 10, -1))]
 CAPITALS = """Reykjavík, Helsinki, Oslo, Tallinn, Stockholm, Riga, Moscow, Copenhagen, Vilnius,
-Minsk, Dublin, Berlin, Amsterdam, Warsaw, London, Brussels, Kyiv, Prague, Luxembourg, Paris,
+Minsk, Dublin, Berlin, Amsterdam, Warsaw, London, Brussels, Prague, Luxembourg, Paris,
 Vienna, Bratislava, Budapest, Vaduz, Chișinău, Bern, Ljubljana, Zagreb"""
 CITY = "ID,Country,City,Year,Count\n" + "1,France,Paris,2020,5\n" * 7
 PRODUCT = "ProductID,Category,Brand,Price,Stock\n" + "1,Toy,Acme,2.50,5\n" * 13
@@ -29,6 +29,7 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("count:word_count_range", {"min_words": 2.0, "max_words": 3.0}, "one", False),
     ("count:word_count_range", {"min_words": 2.0, "max_words": 3.0}, "a b c d", False),
     ("count:unique_word_count", {"N": 3.0}, "The cat, the dog", True),
+    ("count:unique_word_count", {"N": 2.0}, "Cat - cat", True),
     ("count:unique_word_count", {"N": 3.0}, "Cat cat. “cat dog", True),
     ("count:unique_word_count", {"N": 3.0}, "Cat cat! (cat) dog", False),
     ("count:conjunctions", {"small_n": 3.0}, "and, but, so", True),
@@ -36,11 +37,17 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("count:conjunctions", {"small_n": 2.0}, "sand and and", False),
     ("count:person_names", {"N": 2.0}, "Emma's friend\nLeo", True),
     ("count:person_names", {"N": 2.0}, "Leo, Leonard and emma", False),
+    ("count:person_names", {"N": 1.0}, "Leonardo flew to Miami.", False),
     ("count:pronouns", {"N": 3.0}, "He/she (they)", True),
-    ("count:pronouns", {"N": 2.0}, "It's mine, who else", False),
+    ("count:pronouns", {"N": 2.0}, "It's mine", True),
+    ("count:pronouns", {"N": 2.0}, "I'm mine, who else", False),
+    ("count:pronouns", {"N": 1.0}, "“you” — we’re", False),
     ("count:numbers", {"N": 2.0}, "In 1,000.5 cases, 3.", True),
     ("count:numbers", {"N": 2.0}, "1 2 3", False),
-    ("count:numbers", {"N": 1.0}, "the 3rd of B2B", False),
+    ("count:numbers", {"N": 2.0}, "the 3rd of B2B", True),
+    ("count:numbers", {"N": 1.0}, "2020-21", True),
+    ("count:numbers", {"N": 2.0}, "٣ and ３, but neither ² nor ½", True),
+    ("count:numbers", {"N": 0.0}, "the 3rd", False),
     ("count:punctuation", {}, "a. b, c! d? e; f: g?!", True),
     ("count:punctuation", {}, "a. b, c! d? e; f: g‽", True),
     ("count:punctuation", {}, "a. b, e; f: g?!", False),
@@ -134,11 +141,21 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("format:line_indent", {}, "a\n b\n\n    c", True),
     ("format:line_indent", {}, "a\n b\n c", False),
     ("format:line_indent", {}, "a\n\tb", False),
+    # Of two blank lines in a row one stays, and counts as a line without an indent.
+    ("format:line_indent", {}, "a\n\n\n b", False),
+    ("format:line_indent", {}, "\n\n a\n  b", True),
+    ("format:line_indent", {}, " a\n\n\n  b", False),
+    ("format:line_indent", {}, "a\n b\n\n", False),
+    ("format:line_indent", {}, "a\n b\n", True),
     ("format:list", {"sep": "!?!?"}, "!?!? a\n!?!? b", True),
     ("format:list", {"sep": "SEPARATOR"}, "SEPARATOR a\nseparator b", False),
     ("format:list", {"sep": "-"}, "well-known re-use", True),
     ("format:no_bullets_bullets", {}, "One. Two!\n\n* a\n  * b", True),
     ("format:no_bullets_bullets", {}, "One.\n\n* a\n* b", False),
+    ("format:no_bullets_bullets", {}, "One.\nTwo.\n\n* a\n* b", True),
+    ("format:no_bullets_bullets", {}, "One.\n\nTwo.\n\n* a\n* b", False),
+    ("format:no_bullets_bullets", {}, "One. Two.\n\n\n* a\n* b", False),
+    ("format:no_bullets_bullets", {}, "One. Two.\n* a\n* b\n", False),
     ("format:no_bullets_bullets", {}, "One. Two.\n* a", False),
     ("format:no_bullets_bullets", {}, "One. Two.\n* a\n\n* b", False),
     ("format:no_bullets_bullets", {}, "One. Two.\n- a\n- b", False),
@@ -198,15 +215,29 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("custom:date_format_list", {}, "1796-04-12, 1800-02-29", True),
     ("custom:date_format_list", {}, "1796-04-31", False),
     ("custom:date_format_list", {}, "1796-04-12,", False),
+    ("custom:date_format_list", {}, "1796-04-00, 1796-00-99", True),
+    ("custom:date_format_list", {}, "1796-04-12 \n", True),
+    ("custom:date_format_list", {}, "1796-04-12.", False),
+    ("custom:date_format_list", {}, "1800-02-30", False),
     ("custom:date_format_list", {}, "1700-04-12", False),
     ("custom:date_format_list", {}, "1796-13-12", False),
     ("custom:european_capitals_sort", {}, CAPITALS, True),
     ("custom:european_capitals_sort", {}, CAPITALS.replace("Oslo", "Riga", 1), False),
     ("custom:european_capitals_sort", {}, "Oslo, Riga", False),
+    ("custom:european_capitals_sort", {}, CAPITALS + ", ,\n", True),
+    ("custom:european_capitals_sort", {}, CAPITALS + ".", False),
+    ("custom:european_capitals_sort", {}, CAPITALS.lower(), False),
+    ("custom:european_capitals_sort", {}, CAPITALS.replace("Prague", "Kyiv, Prague"), False),
     ("custom:reverse_newline", {}, "Here:\n" + "\n".join(AFRICA), True),
     ("custom:reverse_newline", {}, "\n".join(AFRICA[:2] + AFRICA[3:] + AFRICA[2:3]), False),
     ("custom:reverse_newline", {}, "\n".join(AFRICA[:51]), False),
     ("custom:reverse_newline", {}, "nothing", False),
+    ("custom:reverse_newline", {}, "- " + "\n\n- ".join(AFRICA) + "\n---", True),
+    ("custom:reverse_newline", {}, "\n".join(f"{n}. {c}" for n, c in enumerate(AFRICA)), False),
+    ("custom:reverse_newline", {}, "\n".join([*AFRICA, "Done"]), True),
+    ("custom:reverse_newline", {}, "\n".join([*AFRICA, "done"]), False),
+    ("custom:reverse_newline", {}, "\n".join([*AFRICA, "São T", "Sao S", "C’d", "Cc"]), True),
+    ("custom:reverse_newline", {}, "\n".join(AFRICA).lower(), False),
     ("custom:mcq_count_length", {}, QUIZ, True),
     ("custom:mcq_count_length", {}, "Sure:\n" + QUIZ, False),
     ("custom:mcq_count_length", {}, QUIZ.replace("E) five", "", 1), False),
@@ -221,12 +252,56 @@ CASES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("custom:csv_special_character", {}, PRODUCT + "2,Toy,A&B,2,5", False),
     ("custom:csv_special_character", {}, PRODUCT + '2,Toy,"AB",2,5', False),
     ("custom:csv_special_character", {}, PRODUCT, False),
+    # What stands below the field is not looked at, what stands above it is.
+    ("custom:csv_special_character", {}, PRODUCT.replace("Toy", '"T!"', 1) + "2,Toy", True),
+    ("custom:csv_special_character", {}, PRODUCT.replace("Toy,", "", 1) + '2,"T!",a,2,5', False),
     ("custom:csv_special_character", {}, PRODUCT.replace("Brand", "Make") + "2", False),
     ("custom:csv_quotes", {}, STUDENT, True),
     ("custom:csv_quotes", {}, STUDENT.replace('"d"', "d", 1), False),
     ("custom:csv_quotes", {}, STUDENT.replace('"Grade"', "Grade"), False),
     ("custom:csv_quotes", {}, STUDENT.replace('"d"', "", 1), False),
     ("custom:csv_quotes", {}, STUDENT.replace("\t", ","), False),
+]  # fmt: skip
+
+# The same text as IFBench's checks judged it in 2025, and as they have since 2026.
+REFERENCE = {"prompt_to_repeat": "One two three.", "n_start": 1, "n_end": 2}
+PLACE = {"keyword": "so", "n": 1, "m": 3}
+EDITIONS: list[tuple[str, dict[str, Any], str, bool, bool]] = [
+    ("count:pronouns", {"N": 2.0}, "It's mine", True, True),
+    ("count:pronouns", {"N": 2.0}, "Who did this?", False, True),
+    ("count:pronouns", {"N": 1.0}, "Y-o.u", True, False),
+    ("ratio:sentence_type", {}, "No.Yes. Why?", True, False),
+    ("ratio:sentence_type", {}, 'He said "Go." She left. Why?', True, False),
+    ("ratio:sentence_balance", {}, 'He said "Go." Why? Yes!', True, False),
+    ("ratio:sentence_balance", {}, "Yes. No?! So?", False, True),
+    ("ratio:sentence_words", {}, "Is it.so. It is so. So it is.", False, True),
+    ("ratio:sentence_words", {}, "A.B. is so. It is true. So it were.", True, False),
+    ("ratio:sentence_words", {}, "Really?! Too sad. Go away.", False, True),
+    ("format:emoji", {}, "Hi?! 😀", False, True),
+    ("sentence:alliteration_increment", {}, "A big bad cat?! Four fat frogs.", False, True),
+    ("sentence:keyword", {"word": "art", "N": 1}, "We start.", True, False),
+    ("sentence:keyword", {"word": "art", "N": 1}, "ART!", True, True),
+    ("sentence:keyword", {"word": "art", "N": 2}, "What?! Art.", False, True),
+    ("words:last_first", {}, "Go on?! On it.", False, True),
+    ("sentence:increment", {"small_n": 1}, "So?! It is.", False, True),
+    ("format:no_bullets_bullets", {}, "One.Two.\n* a\n* b", True, False),
+    ("custom:sentence_alphabet", {}, "\n".join(f"{c}o?!" for c in ascii_lowercase), False, False),
+    ("custom:sentence_alphabet", {}, "\n".join(f"{c}o it?!" for c in "ABC"), False, False),
+    ("custom:sentence_alphabet", {}, " " + " ".join(f"{c}o!" for c in ascii_uppercase), True, True),
+    ("words:words_position", {"keyword": "so"}, "Is so and so now", True, True),
+    ("words:words_position", {"keyword": "so"}, "Is so and so.", True, False),
+    ("words:words_position", {"keyword": "so"}, "Is So and so now.", False, True),
+    ("words:words_position", {"keyword": "so"}, "So.", False, False),
+    ("words:words_position", {"keyword": "so"}, "Now, so and so now.", False, False),
+    ("words:keywords_specific_position", PLACE, "A, B So.", False, True),
+    ("words:keywords_specific_position", PLACE, "A, so", True, False),
+    ("format:title_case", {}, "Plan b", True, False),
+    ("format:title_case", {}, "Plan (b) of A", False, False),
+    ("format:title_case", {}, "5pm in", False, False),
+    ("format:quote_unquote", {}, "He said “yes”", False, True),
+    ("format:quote_unquote", {}, "1.", False, True),
+    ("repeat:repeat_span", REFERENCE, "TWO", True, False),
+    ("repeat:repeat_span", REFERENCE, "ne", False, True),
 ]  # fmt: skip
 
 IFBENCH = ("count", "custom", "format", "ratio", "repeat", "sentence", "words")
@@ -240,6 +315,20 @@ def test_a_response_is_judged_as_the_instruction_says(
     finding = instruction.check(response, **instruction.arguments(arguments, "the prompt"))
     assert finding.followed is followed, finding
     assert followed or finding.found
+
+
+@pytest.mark.parametrize(("id", "arguments", "response", "early", "late"), EDITIONS)
+def test_a_response_is_judged_as_in_2025_or_as_since_2026(
+    id: str, arguments: dict[str, Any], response: str, early: bool, late: bool
+) -> None:
+    asked = ([id], [arguments], "the prompt", response)
+    assert (verdicts(*asked).strict, verdicts(*asked, reading="2026").strict) == ((early,), (late,))
+
+
+def test_each_check_that_changed_in_2026_has_a_case_of_both_years() -> None:
+    changed = {id for id in known() if find(id).later}
+    assert {id for id, *_ in EDITIONS} == changed
+    assert len(changed) == 16
 
 
 def test_every_instruction_of_ifbench_has_a_case_of_each_kind() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from drpg_dspy.exceptions import EvaluationFailed
 from drpg_dspy.judging import check_metric, judge
-from evaluators.instructions import FollowsInstructions, libraries, verdicts
+from evaluators.instructions import SCORINGS, FollowsInstructions, libraries, verdicts
 
 ASKED = dspy.Example(
     prompt="Say two words without a comma.",
@@ -50,7 +50,22 @@ def test_compare_decides_between_the_forms() -> None:
         "- punctuation:no_comma: asked for no comma, found 1"
     )
     assert (strict.compare, loose(ASKED, HALF).compare) == ("strict", "loose")
-    assert strict.compare_version.startswith("1-")
+    assert strict.compare_version.startswith("2-")
+
+
+def test_compare_decides_between_the_published_checks_of_2025_and_of_2026() -> None:
+    asked = dspy.Example(
+        prompt="Use art in the first sentence.",
+        instruction_id_list=["sentence:keyword"],
+        kwargs=[{"word": "art", "N": 1.0}],
+    )
+    scores = {name: FollowsInstructions(name)(asked, "We start.").score for name in SCORINGS}
+    assert scores == {
+        "strict": 1.0, "loose": 1.0, "strict_2026": 0.0, "loose_2026": 0.0,
+        "strict_described": 1.0, "loose_described": 1.0,
+    }  # fmt: skip
+    assert FollowsInstructions("loose_2026")(asked, "Well.\nArt is it.").score == 1.0
+    assert FollowsInstructions("strict_2026")(asked, "Well.\nArt is it.").score == 0.0
 
 
 def test_the_row_holds_the_verdicts_of_both_forms() -> None:
@@ -76,7 +91,7 @@ def test_it_is_a_metric_for_dspy_and_for_this_library() -> None:
 
 
 def test_what_is_missing_and_an_odd_scoring_are_named() -> None:
-    with pytest.raises(ValueError, match="one of strict, loose; got 'odd'"):
+    with pytest.raises(ValueError, match=r"one of strict, loose, strict_2026, .*; got 'odd'"):
         FollowsInstructions("odd")
     with pytest.raises(ValueError, match="no 'kwargs' to judge by"):
         FollowsInstructions()(dspy.Example(prompt="p", instruction_id_list=[]), "x")

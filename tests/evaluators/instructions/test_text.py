@@ -62,3 +62,27 @@ def test_punkt_knows_abbreviations_and_line_breaks_end_nothing() -> None:
         "Mr. Hill left at 3 p.m. yesterday.", "Why",
     ]  # fmt: skip
     assert punkt_sentences("A heading\n\nA line") == ["A heading\n\nA line"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What?!? Yes", ["What?!?", "Yes"]),
+        ("Use !?!?. Then stop!", ["Use !", "?!?.", "Then stop!"]),
+        ("“One.” Two.", ["“One.” Two."]),
+        ('"One." Two.', ['"One."', "Two."]),
+        ("**One.** Two.", ["**One.", "** Two."]),
+        ("Hi. 😊 How?", ["Hi.", "😊 How?"]),
+        (". a", [".", "a"]),
+        ("...", ["..."]),
+    ],
+)
+def test_punkt_is_that_of_the_releases_of_2025(text: str, expected: list[str]) -> None:
+    assert punkt_sentences(text) == expected
+
+
+def test_tokens_are_those_of_the_releases_of_2025() -> None:
+    # Later ones cut at dashes, and the opening quote off 'so'.
+    assert tokens("well—known 'so' 'a' it's") == [
+        "well—known", "'so", "'", "'", "a", "'", "it", "'s",
+    ]  # fmt: skip

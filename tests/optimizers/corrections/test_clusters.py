@@ -62,6 +62,33 @@ def test_what_several_categories_lead_to_holds_for_the_route() -> None:
     assert [(c.route, c.category, len(c.gradients)) for c in found] == [("a", "", 2)]
 
 
+def test_what_categories_of_one_family_lead_to_holds_for_the_family() -> None:
+    found, _ = merge(
+        [
+            *gradients(TEXTS[0], category="count:numbers"),
+            *gradients(TEXTS[1], category="count:pronouns"),
+            *gradients(TEXTS[4], category="words:vowel"),
+        ]
+    )
+
+    assert {(c.category, len(c.gradients)) for c in found} == {("count", 2), ("words:vowel", 1)}
+
+
+def test_a_category_and_its_family_cannot_hold_the_opposite_and_two_families_can() -> None:
+    def kept(other: str) -> tuple[list[str], int]:
+        found, dropped = merge(
+            [
+                Gradient("1", "a", "count", TEXTS[0]),
+                Gradient("2", "a", "count", TEXTS[0]),
+                Gradient("3", "a", other, TEXTS[2]),
+            ]
+        )
+        return [c.category for c in found], dropped
+
+    assert kept("count:numbers") == (["count"], 1)
+    assert kept("words:vowel") == (["count", "words:vowel"], 0)
+
+
 def test_of_contradicting_corrections_the_better_founded_stays() -> None:
     found, dropped = merge(
         [

@@ -61,6 +61,30 @@ def test_a_category_gets_its_own_and_the_general_ones_and_an_unseen_one_the_gene
     assert "category_unseen" not in guide(policies, ["a"], "x", nothing).counts
 
 
+def test_a_category_gets_what_holds_for_its_family_after_its_own() -> None:
+    policies = memory(
+        write("for all"), write("of counts", category="count"),
+        write("of numbers", category="count:numbers"), write("of words", category="words"),
+    )  # fmt: skip
+
+    pool = [one.text for one in policies.pool("a", "count:numbers")]
+    assert pool == ["of numbers", "of counts", "for all"]
+    assert [one.text for one in policies.pool("a", "count:other")] == ["of counts", "for all"]
+    assert "category_unseen" not in guide(policies, ["a"], "count:other", nothing).counts
+    assert guide(policies, ["a"], "format:list", nothing).counts["category_unseen"] == 1
+
+
+def test_a_policy_is_of_the_narrowest_category_of_its_instructions() -> None:
+    policies = memory(write("for all"), write("of counts", category="count"))
+
+    def category(of: str) -> str:
+        return guide(policies, ["a"], of, nothing).policies["a"].category
+
+    assert (category("count:numbers"), category("count"), category("words")) == ("count",) * 2 + (
+        "",
+    )
+
+
 def test_the_best_come_first_and_no_more_than_fit() -> None:
     ranked = [
         write(f"{word} apples", tally=(10 - i, i, 5, 5), born=i) for i, word in enumerate(NUMBERS)

@@ -52,6 +52,17 @@ def test_a_correction_that_recurs_is_tried_and_one_that_does_not_waits() -> None
     assert only(policies).sources == ("case 0", "case 1")
 
 
+def test_a_correction_for_a_category_supports_the_same_one_of_its_family() -> None:
+    policies = updates()
+    family = Correction("a", "count", TEXT, correction().gradients)
+    kind = Correction("a", "count:numbers", TEXT, correction(start=7).gradients)
+
+    policies.admit([family], {})
+    policies.admit([kind], {})
+
+    assert (only(policies).category, only(policies).cases) == ("count", 4)
+
+
 def test_a_window_changes_no_more_than_it_may() -> None:
     policies = updates(max_changes=2)
     words = ("year", "town", "river", "king")

@@ -1,0 +1,332 @@
+"""A gate before any method: what it writes must win a trial before calls are given it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from drpg_dspy.arguments import number, whole
+from drpg_dspy.exceptions import BudgetSpent
+from drpg_dspy.judging import to_feedback
+from drpg_dspy.memory.base import Memory, MemoryView
+from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
+from drpg_dspy.optimizers.trial import Judge, Replay, Shadow, by_chance, lower_end
+from drpg_dspy.types import Experience, Guidance, Policy, ProgramCard, Rule, Usage
+from drpg_dspy.usage import Purse, paid_from
+
+__all__ = ["Gated"]
+
+_FEWEST_WATCHED = 10
+_DECISIONS_KEPT = 50
+_REPLAY = Replay()
+
+Texts = dict[str, list[dict[str, Any]]]
+"""Rules by route, as plain values."""
+
+
+class Gated(OnlineOptimizer):
+    """Give calls a policy only after it has beaten the one that stands.
+
+    Every ``every`` verdicts the guarded method is asked for its policy. If that differs from the
+    one that stands (at first none at all), both are tried on the same cases: questions that only
+    the candidate gets right against those that only the standing one does. The candidate is
+    adopted when it is ahead and the exact one-sided McNemar test gives at most ``level``; in
+    every other case nothing changes. The examples that a method retrieves are not gated: both
+    sides of a trial see those that the case was answered with.
+
+    What was adopted is watched. Once at least ten verdicts came under it and their mean is below
+    the band of the policy before (Wilson's 95 % interval of its last verdicts), that policy
+    stands again.
+
+    For a method that writes a policy for each question, such as DRPG, a gate makes one of them
+    stand for all; calls then cost no policy writing, trials do.
+
+    Args:
+        optimizer: The method to guard.
+        judge: Judges a new answer to an old question; from labelled examples
+            :func:`~drpg_dspy.optimizers.trial.judged_by`. Answers that it does not know are no
+            part of a trial.
+        trial: :class:`~drpg_dspy.optimizers.trial.Replay` or
+            :class:`~drpg_dspy.optimizers.trial.Shadow`, each with its own bound on LM calls.
+        every: Verdicts from one trial to the next, at least 1.
+        level: Adopt at this p-value at most, in (0, 0.5].
+        watch: Verdicts of the policy before that make its band, at least 10.
+
+    Raises:
+        ValueError: An argument is of the wrong kind or out of range.
+
+    Source: ours. Off unless it is put around a method, so that figures stay comparable.
+    """
+
+    name = "gated"
+
+    def __init__(
+        self,
+        optimizer: OnlineOptimizer,
+        judge: Judge,
+        *,
+        trial: Replay | Shadow = _REPLAY,
+        every: int = 10,
+        level: float = 0.1,
+        watch: int = 50,
+    ) -> None:
+        if not isinstance(optimizer, OnlineOptimizer):
+            raise ValueError(f"optimizer must be the method to guard, got {optimizer!r}.")
+        if isinstance(optimizer, Gated):
+            raise ValueError("This optimizer is gated already.")
+        if not callable(judge):
+            raise ValueError(
+                "judge must be a function of inputs and answer, e.g. judged_by(examples, metric), "
+                f"got {judge!r}."
+            )
+        if not isinstance(trial, (Replay, Shadow)):
+            raise ValueError(f"trial must be a Replay or a Shadow, got {trial!r}.")
+        self.optimizer = optimizer
+        self.judge = judge
+        self.trial = trial
+        self.every = whole("every", every, 1)
+        self.level = number("level", level, 0, 0.5)
+        self.watch = whole("watch", watch, _FEWEST_WATCHED)
+        self._rerun: Rerun | None = None
+        self._threshold = 0.5
+        self._standing: Texts = {}
+        self._before: Texts = {}
+        self._band: float | None = None
+        self._verdicts: list[int] = []
+        self._seen = 0
+        self._candidate: Texts = {}
+        self._pairs: list[list[int]] = []
+        self._spent = 0
+        self.decisions: list[dict[str, Any]] = []
+
+    @property
+    def max_lm_calls(self) -> int:  # type: ignore[override]
+        """LM calls of a step: what the method learns, one policy of it, and a trial."""
+        return 2 * self.optimizer.max_lm_calls + self.trial.calls
+
+    @property
+    def standing(self) -> dict[str, Policy]:
+        """The policies that calls are given now, by route."""
+        return _policies(self._standing, self.optimizer.name)
+
+    @property
+    def keeps_state(self) -> bool:
+        """A gate does."""
+        return True
+
+    def fresh(self) -> OnlineOptimizer:
+        """Return a gate that has decided nothing, around a method that knows nothing."""
+        return Gated(**{**self.get_params(), "optimizer": self.optimizer.fresh()})
+
+    def bind(self, card: ProgramCard) -> None:
+        """Bind the guarded method as well."""
+        super().bind(card)
+        self.optimizer.bind(card)
+
+    def learn_into(self, place: str) -> None:
+        """Let the guarded method know as well."""
+        self.optimizer.learn_into(place)
+        super().learn_into(place)
+
+    def bind_memory(self, memory: Memory) -> None:
+        """Let the guarded method know as well."""
+        self.optimizer.bind_memory(memory)
+        self._threshold = memory.threshold
+
+    def equip(self, rerun: Rerun) -> None:
+        """Be given the program, to answer cases with."""
+        self._rerun = rerun
+        self.optimizer.equip(rerun)
+
+    def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Return the guarded method's examples with the policies that stand."""
+        plain = self.optimizer.propose_plain(inputs, memory)
+        return dataclasses.replace(plain, policies=self.standing)
+
+    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
+        """Return the guarded method's examples alone."""
+        return self.optimizer.propose_plain(inputs, memory)
+
+    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
+        """Return the guarded method's choice."""
+        return self.optimizer.answering_lm(guidance)
+
+    def revise(
+        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
+    ) -> Revision:
+        """Let the guarded method revise answers: only policies are gated."""
+        return self.optimizer.revise(inputs, answer, guidance, memory)
+
+    @property
+    def revises(self) -> bool:
+        """Whether the guarded method does."""
+        return self.optimizer.revises
+
+    def update(self, experience: Experience, memory: MemoryView) -> None:
+        """Let the method learn; watch what stands; begin, go on with or decide a trial."""
+        self.optimizer.update(experience, memory)
+        self._seen += 1
+        if _texts(experience.rollout.guidance.policies) == _shown(self._standing):
+            self._verdicts = [*self._verdicts, int(experience.correct)][-self.watch :]
+            self._watch()
+        if self._candidate:
+            self._shadow(experience)
+        elif self._seen % self.every == 0:
+            self._begin(experience, memory)
+
+    def consolidate(self, memory: MemoryView) -> Guidance:
+        """Return what the method keeps, with the policies that stand instead of its own."""
+        kept = self.optimizer.consolidate(memory)
+        return dataclasses.replace(kept, policies=self.standing)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what stands, what stood before, the trial under way, and the method's state."""
+        return {
+            "standing": self._standing,
+            "before": self._before,
+            "band": self._band,
+            "verdicts": self._verdicts,
+            "seen": self._seen,
+            "candidate": self._candidate,
+            "pairs": self._pairs,
+            "spent": self._spent,
+            "decisions": self.decisions,
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._standing = dict(state["standing"])
+        self._before = dict(state["before"])
+        self._band = state["band"]
+        self._verdicts = list(state["verdicts"])
+        self._seen = state["seen"]
+        self._candidate = dict(state["candidate"])
+        self._pairs = [list(pair) for pair in state["pairs"]]
+        self._spent = state["spent"]
+        self.decisions = [dict(one) for one in state["decisions"]]
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def _begin(self, experience: Experience, memory: MemoryView) -> None:
+        proposed = self.optimizer.propose(experience.rollout.inputs, memory)
+        candidate = _plain(proposed.policies)
+        if not candidate or _shown(candidate) == _shown(self._standing):
+            return
+        self._candidate, self._pairs, self._spent = candidate, [], 0
+        if isinstance(self.trial, Shadow):
+            return
+        for case in memory.recent(self.trial.cases):
+            if not self._pair(case):
+                break
+        self._decide()
+
+    def _shadow(self, experience: Experience) -> None:
+        if not self._pair(experience) or len(self._pairs) >= self.trial.cases:
+            self._decide()
+
+    def _pair(self, case: Experience) -> bool:
+        """Add one case's verdicts under both; return whether the trial can pay more."""
+        purse = Purse(self._exceeded, Usage(calls=self._spent))
+        stood = _texts(case.rollout.guidance.policies) == _shown(self._standing)
+        try:
+            with paid_from(purse):
+                after = self._verdict(case, self._candidate)
+                known = stood or after is None
+                now = int(case.correct) if known else self._verdict(case, self._standing)
+        except BudgetSpent:
+            if not purse.why:  # it is not this trial's budget
+                raise
+            return False
+        finally:
+            self._spent = purse.total().calls
+        if after is not None and now is not None:
+            self._pairs.append([now, after])
+        return True
+
+    def _verdict(self, case: Experience, texts: Texts) -> int | None:
+        """Answer a case under policies, with the examples it had; ``None`` = not judged."""
+        if self._rerun is None:
+            raise ValueError(
+                "A gate tries policies with the program: give it to OnlinePolicyOptimizer."
+            )
+        policies = _policies(texts, self.optimizer.name)
+        guidance = Guidance(policies=policies, shots=case.rollout.guidance.shots)
+        rollout = self._rerun(case.rollout.inputs, guidance)
+        if rollout.failed:
+            return 0
+        verdict = self.judge(case.rollout.inputs, rollout.answer)
+        score = math.nan if verdict is None else to_feedback(verdict).score
+        return None if math.isnan(score) else int(score >= self._threshold)
+
+    def _exceeded(self, spent: Usage, seconds: float) -> str:
+        limit = self.trial.calls
+        return f"the trial's {limit} LM calls are used up" if spent.calls >= limit else ""
+
+    def _decide(self) -> None:
+        fixed = sum(pair == [0, 1] for pair in self._pairs)
+        broken = sum(pair == [1, 0] for pair in self._pairs)
+        adopted = fixed > broken and by_chance(fixed, broken) <= self.level
+        self._log("adopted" if adopted else "kept", fixed, broken, len(self._pairs))
+        if adopted:
+            n = len(self._verdicts)
+            self._band = lower_end(sum(self._verdicts), n) if n >= _FEWEST_WATCHED else None
+            self._before, self._standing, self._verdicts = self._standing, self._candidate, []
+        self._candidate, self._pairs, self._spent = {}, [], 0
+
+    def _watch(self) -> None:
+        """Let the policy before stand again where what was adopted falls below its band."""
+        n = len(self._verdicts)
+        if self._band is None or n < _FEWEST_WATCHED or sum(self._verdicts) / n >= self._band:
+            return
+        self._log("rolled back", 0, 0, n)
+        self._standing, self._before = self._before, {}
+        self._band, self._verdicts = None, []
+        # A trial under way was against what stands no more.
+        self._candidate, self._pairs, self._spent = {}, [], 0
+
+    def _log(self, what: str, fixed: int, broken: int, n: int) -> None:
+        entry = {
+            "at": self._seen,
+            "what": what,
+            "fixed": fixed,
+            "broken": broken,
+            "n": n,
+            "calls": self._spent,
+            "rules": {route: [rule["text"] for rule in rules] for route, rules in self._tried()},
+        }
+        self.decisions = [*self.decisions, entry][-_DECISIONS_KEPT:]
+
+    def _tried(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        return list((self._candidate or self._standing).items())
+
+
+def _plain(policies: Mapping[str, Policy]) -> Texts:
+    return {
+        route: [{**dataclasses.asdict(rule), "sources": list(rule.sources)} for rule in one.rules]
+        for route, one in policies.items()
+        if one.rules
+    }
+
+
+def _policies(texts: Texts, author: str) -> dict[str, Policy]:
+    return {
+        route: Policy(
+            route,
+            tuple(Rule(**{**rule, "sources": tuple(rule["sources"])}) for rule in rules),
+            author=author,
+            message="adopted by the gate",
+        )
+        for route, rules in texts.items()
+    }
+
+
+def _shown(texts: Texts) -> dict[str, str]:
+    return _texts(_policies(texts, ""))
+
+
+def _texts(policies: Mapping[str, Policy]) -> dict[str, str]:
+    return {route: policy.text for route, policy in policies.items() if policy.text}

@@ -1,0 +1,224 @@
+"""A draft answer, checked against the constraints that have rules, and repaired."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from drpg_dspy.constraints import Check, Constraint, LengthRule, RuleCheck, parse_rule
+from drpg_dspy.constraints.measures import count_words
+from drpg_dspy.constraints.wording import quoted
+from drpg_dspy.injection.fields import labelled_text
+from drpg_dspy.optimizers.standing.advice import advice
+from drpg_dspy.optimizers.standing.mending import mended
+from drpg_dspy.plain import sendable
+
+__all__ = ["Draft", "declines", "mend", "repair"]
+
+_RULES = RuleCheck()
+_LEAST_KEPT = 0.5
+"""Share of a draft's words that a repair keeps, unless the draft is too long."""
+
+_RECITED = 5
+_WORDS = re.compile(r"\w+")
+_OPENS = 160
+_DECLINES = re.compile(
+    r"^\W*(?:(?:i['’]?m|i am)\s+(?:very\s+|so\s+|really\s+)?(?:sorry|afraid|unable)|sorry\b|"
+    r"i\s+apologi[sz]e|unfortunately|as\s+an\s+ai\b)?\W*(?:but\s+|that\s+)?"
+    r"i\s*(?:can(?:not|['’]?t|\s+not)|(?:am|['’]m)\s+(?:not\s+able|unable)|won['’]?t|must\s+decline)"
+    r"\s+(?:\w+\s+){0,2}?(?:fulfil|comply|satisf|complete|assist|help|provide|answer|do\s+(?:this|that)"
+    r"|write|generate|create|meet|follow|process|respond|produce|proceed|continue|be\s+able)",
+    re.IGNORECASE,
+)
+_MARKER = re.compile(r"\[\[ ## (\w+) ## \]\]")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An answer with what checking it found.
+
+    Attributes:
+        text: The answer.
+        checks: By constraint id: what the check of each constraint that has a rule gave.
+    """
+
+    text: str
+    checks: Mapping[str, Check]
+
+    @classmethod
+    def of(cls, text: str, constraints: Sequence[Constraint]) -> Draft:
+        """Check an answer against the constraints that have rules."""
+        checks = {one.id: _RULES.check(one.type, one.text, text) for one in constraints}
+        return cls(text, {id: check for id, check in checks.items() if check.satisfied is not None})
+
+    @property
+    def violated(self) -> frozenset[str]:
+        """Ids of the constraints that do not hold."""
+        return frozenset(id for id, check in self.checks.items() if not check.satisfied)
+
+    def beats(self, other: Draft) -> bool:
+        """Tell whether it breaks nothing that held before and puts something right."""
+        return self.violated < other.violated
+
+
+def declines(answer: str) -> bool:
+    """Tell whether an answer refuses the task; looked for at its beginning, in English.
+
+    >>> declines("I'm sorry, but I can't fulfill this request."), declines("I can't wait!")
+    (True, False)
+    """
+    return bool(_DECLINES.search(" ".join(answer.split())[:_OPENS]))
+
+
+def mend(draft: Draft, constraints: Sequence[Constraint]) -> tuple[Draft, int]:
+    """Put right what takes no writer, one constraint after the other, each only if it helps.
+
+    Returns:
+        The draft as it is then, and how many constraints were put right.
+    """
+    before = len(draft.violated)
+    for one in constraints:
+        if one.id in draft.violated:
+            attempt = _mended_for(draft, one, constraints)
+            draft = attempt if attempt.beats(draft) else draft
+    return draft, before - len(draft.violated)
+
+
+def _mended_for(draft: Draft, one: Constraint, constraints: Sequence[Constraint]) -> Draft:
+    """Put one constraint right, then what that broke: a capital letter put in front, say."""
+    attempt = Draft.of(_satisfying(draft.text, one), constraints)
+    broken = attempt.violated - draft.violated
+    for other in constraints:
+        if other.id in broken:
+            attempt = Draft.of(_satisfying(attempt.text, other), constraints)
+    return attempt
+
+
+def _satisfying(text: str, one: Constraint) -> str:
+    for rule in parse_rule(one.type, one.text):
+        if not rule.check(text).satisfied:
+            text = mended(text, rule)
+    return text
+
+
+def repair(
+    draft: Draft,
+    constraints: Sequence[Constraint],
+    *,
+    task: str,
+    inputs: Mapping[str, Any],
+    mends: bool,
+    counts: Counter[str],
+) -> Draft:
+    """Tell the configured LM what to do about what is violated, and have it answer anew; one call.
+
+    The draft is not shown: small models copy it, whatever they are told to change.
+
+    Returns:
+        The new answer where it breaks nothing that held and puts something right, else the
+        draft. One that declines, is empty, recites a requirement, or loses more than half of a
+        draft that was not too long, is never better.
+    """
+    reasons = [
+        f"- {advice(rule, draft.text)}"
+        for one in constraints
+        if one.id in draft.violated
+        for rule in parse_rule(one.type, one.text)
+        if not rule.check(draft.text).satisfied
+    ]
+    counts["constraint_repairs"] += 1
+    text = _ask(
+        task=task,
+        inputs=labelled_text([inputs], {name: name for name in inputs}),
+        requirements="\n".join(f"- {one.text}" for one in constraints),
+        sent_back="\n".join(reasons),
+    )
+    attempt = Draft.of(text, constraints)
+    if mends and text.strip():
+        attempt, _ = mend(attempt, constraints)
+    good = _is_answer(attempt.text) and _keeps(attempt, draft, constraints)
+    if attempt.beats(draft) and good and not recites(attempt.text, constraints):
+        return attempt
+    counts["constraint_repairs_rejected"] += 1
+    return draft
+
+
+def _is_answer(text: str) -> bool:
+    return bool(text.strip()) and not declines(text)
+
+
+def _keeps(attempt: Draft, draft: Draft, constraints: Sequence[Constraint]) -> bool:
+    """Tell whether a repair keeps what the draft had to say, as far as its length shows."""
+    too_long = any(
+        isinstance(rule, LengthRule)
+        and rule.most is not None
+        and not rule.check(draft.text).satisfied
+        for one in constraints
+        if one.id in draft.violated
+        for rule in parse_rule(one.type, one.text)
+    )
+    return too_long or count_words(attempt.text) >= _LEAST_KEPT * count_words(draft.text)
+
+
+def recites(answer: str, constraints: Sequence[Constraint]) -> bool:
+    """Tell whether an answer repeats a requirement instead of meeting it.
+
+    That is, five words in a row of a constraint, other than what it quotes to be said.
+
+    >>> asked = [Constraint("Keyword", "Mention the word 'budget' at least twice.")]
+    >>> recites("It is important to mention the word 'budget' at least twice.", asked)
+    True
+    >>> recites("The budget of the party is small, and the budget is fixed.", asked)
+    False
+    """
+    said = _runs(answer)
+    for one in constraints:
+        allowed = {run for words in quoted(one.text) for run in _runs(words)}
+        if said & (_runs(one.text) - allowed):
+            return True
+    return False
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = _WORDS.findall(text.casefold())
+    return set(zip(*(words[i:] for i in range(_RECITED)), strict=False))
+
+
+class _WholeReply(dspy.ChatAdapter):
+    """The chat format; a reply without its markers is the answer as a whole. Asked once."""
+
+    def __init__(self) -> None:
+        super().__init__(use_json_adapter_fallback=False)
+
+    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
+        parts = _MARKER.split(completion)
+        named = dict(zip(parts[1::2], parts[2::2], strict=False))
+        text = named.get("answer", parts[0] if len(parts) > 1 else completion)
+        return {"answer": text.strip()}
+
+
+def _ask(**inputs: str) -> str:
+    with dspy.context(adapter=_WholeReply()):
+        try:
+            return str(dspy.Predict(AnswerAnew)(**sendable(inputs)).answer)
+        except AdapterParseError:  # DSPy refuses an empty completion by itself
+            return ""
+
+
+class AnswerAnew(dspy.Signature):
+    """Do the task. Every requirement on the answer has to be met to the letter: a first answer was
+    sent back, for the reasons listed. Answer anew, so that none of them can be given again.
+
+    Give the answer alone: no apology, no word on requirements or on the first answer."""
+
+    task: str = dspy.InputField(desc="what you are asked to do")
+    inputs: str = dspy.InputField(desc="what you are given to do it with")
+    requirements: str = dspy.InputField(desc="what has to hold for the answer")
+    sent_back: str = dspy.InputField(desc="what to do otherwise than in the first answer")
+    answer: str = dspy.OutputField(desc="the new answer, and nothing else")

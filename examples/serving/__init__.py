@@ -1,0 +1,3 @@
+"""A web service around a learner."""
+
+from __future__ import annotations
