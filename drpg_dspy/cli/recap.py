@@ -44,7 +44,9 @@ __all__ = ["recap", "recap_judge", "recap_report"]
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the prompts."
 )
-@click.option("--temperature", type=float, default=0.0, show_default=True)
+@click.option(
+    "--temperature", type=float, help="Of the model that answers.", default=0.0, show_default=True
+)
 @click.option(
     "--max-tokens", type=click.IntRange(1), default=1024, show_default=True, metavar="N",
     help="Of one test answer; what a method writes while it adapts may be longer.",
@@ -93,7 +95,13 @@ def recap(ctx: click.Context, /, **options: Any) -> None:
 
 @click.command("recap-report", cls=Command)
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--baseline", default="base", show_default=True, metavar="METHOD")
+@click.option(
+    "--baseline",
+    help="The differences are to this method.",
+    default="base",
+    show_default=True,
+    metavar="METHOD",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
