@@ -3,6 +3,8 @@ VENV ?= .venv
 # to any newer or unpinned torch.
 TORCH ?= torch==2.13.0
 PY := $(VENV)/bin/python
+# A file of tests stays in one process; the small model runs in several at once.
+TEST_PROCESSES ?= 2
 READY := $(VENV)/.drpg-ready
 # DS-1000's references want the library versions of 2024, which Python 3.10 and 3.11 can have.
 DS1000_VENV ?= .venv-ds1000
@@ -14,7 +16,7 @@ demo: $(READY)  ## the embedded stream with the real small model: about ten minu
 	$(PY) -m drpg_dspy demo
 
 test: $(READY)  ## the whole default test run
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile
 
 check: $(READY)  ## lint, format, types
 	$(PY) -m ruff check .
@@ -30,6 +32,8 @@ benchmark: $(READY)  ## speed against peers, as ratios in one run
 	$(PY) benchmarks/memory_size.py
 	$(PY) benchmarks/tracking_cost.py
 	$(PY) benchmarks/judges.py
+	$(PY) benchmarks/constraints.py
+	$(PY) benchmarks/constraint_registry.py
 
 ds1000:  ## the interpreter that judges DS-1000: set DRPG_DS1000_PYTHON to what this prints
 	test -x $(DS1000_VENV)/bin/python || $(DS1000_PYTHON) -m venv $(DS1000_VENV)

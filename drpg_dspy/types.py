@@ -22,6 +22,7 @@ from drpg_dspy.plain import digest
 
 __all__ = [
     "CANDIDATE",
+    "CONSTRAINT",
     "JUDGED_SHOTS_DESC",
     "OPEN_FIELD",
     "PLAIN_VALUE",
@@ -63,6 +64,9 @@ SHOT_VERDICT = "$verdict"
 
 CANDIDATE = "candidate"
 """Begins the message of a policy that waits for a person's approval, and was not in force."""
+
+CONSTRAINT = "c-"
+"""Begins the id of a pinned rule that is a constraint; see :attr:`Rule.required`."""
 
 REVISION = "$revision"
 """Route of the last entry in a trace whose answer was revised; see :class:`Call`."""
@@ -118,6 +122,15 @@ class Rule:
             raise ValueError("A rule needs a text; got an empty one.")
         if not self.id:
             object.__setattr__(self, "id", f"r-{digest(self.text, length=10)}")
+
+    @property
+    def required(self) -> bool:
+        """Whether it is a constraint in force: no choice of a policy puts it in or leaves it out.
+
+        >>> Rule("Be brief.", pinned=True).required, Rule("Be brief.", "c-1", pinned=True).required
+        (False, True)
+        """
+        return self.pinned and self.id.startswith(CONSTRAINT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import click
 from drpg_dspy.analysis.statistics import wilson
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.layout import clean, clip, columns, heading, plural, share
-from drpg_dspy.cli.policy_names import memory_path
+from drpg_dspy.cli.policy_names import check_run, memory_path
 from drpg_dspy.cli.steps import find_step
 from drpg_dspy.governance import Activity, Case, Decision, Governance, Provenance, case_of
 from drpg_dspy.governance.following import STATUS_KEY
@@ -40,6 +40,7 @@ def opened(name: str, *, writing: bool = False) -> Iterator[Governance]:
     """Open the memory that a name stands for, also while a program uses it."""
     path = memory_path(name)
     if path is None or not path.exists():
+        check_run(name)
         raise Stopped(f"{name!r} has no steps yet, and so no policies.")
     with closing(SQLiteMemory(path, read_only=not writing)) as memory:
         yield Governance(memory)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     Name = click.ParamType
 
-__all__ = ["POLICIES", "memory_path"]
+__all__ = ["POLICIES", "check_run", "memory_path"]
 
 _LEARNERS = Path(".drpg")
 
@@ -46,6 +46,19 @@ def memory_path(name: str) -> Path | None:
         return learners[name]
     path = Path(name)
     return path if path.is_file() else None
+
+
+def check_run(name: str) -> None:
+    """Refuse the name of a run whose memory was deleted.
+
+    Raises:
+        StorageError: It was; the message says what to do.
+    """
+    from drpg_dspy.streaming import list_runs
+
+    for run in list_runs():
+        if run.name == name:
+            run.check_whole()
 
 
 def _runs() -> dict[str, Path]:

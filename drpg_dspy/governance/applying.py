@@ -62,7 +62,8 @@ class Applier:
 
         A held route gets its standing version; where approval is required, one that nobody has
         approved yet gets none, and what was proposed becomes a candidate. Pinned rules come first
-        in whatever a route gets.
+        in whatever a route gets. Constraints in force are put before all of it and need no
+        approval, and a version from when others were in force does not bring those back.
 
         Args:
             guidance: What the optimizer proposed.
@@ -74,14 +75,17 @@ class Applier:
         policies = dict(guidance.policies)
         for route in routes:
             governed = state.route(route)
-            proposed = policies.pop(route, None)
+            proposed, required = _parted(policies.pop(route, None))
             served = proposed
             if governed.standing is not None or state.approval:
-                served = self.memory.policy(route, governed.standing) if governed.standing else None
+                stored = self.memory.policy(route, governed.standing) if governed.standing else None
+                served, _ = _parted(stored)
                 if state.approval and proposed is not None and _differs(proposed, served):
                     self._note(route, proposed, served)
             if governed.pinned:
                 served = with_pinned(served, governed.pinned, route)
+            if required:
+                served = with_pinned(served, required, route)
             if served is not None:
                 policies[route] = served
         return dataclasses.replace(guidance, policies=policies)
@@ -133,6 +137,17 @@ def _with_candidate(text: str | None, stored: Policy) -> dict[str, str]:
     if stored.version == state.route(stored.route).standing:
         return {}
     return {KEY: state.with_candidate(stored.route, stored.version).encode()}
+
+
+def _parted(policy: Policy | None) -> tuple[Policy | None, tuple[Rule, ...]]:
+    """Return a policy without its constraints (``None`` = nothing else is in it), and these."""
+    if policy is None:
+        return None, ()
+    required = tuple(rule for rule in policy.rules if rule.required)
+    if not required:
+        return policy, ()
+    others = tuple(rule for rule in policy.rules if not rule.required)
+    return (dataclasses.replace(policy, rules=others) if others else None), required
 
 
 def _differs(proposed: Policy, served: Policy | None) -> bool:

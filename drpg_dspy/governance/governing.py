@@ -119,7 +119,7 @@ class Governance(PolicyReader):
         """
         self._check_route(route)
         lines = text if isinstance(text, str) else "\n".join(f"- {rule}" for rule in text)
-        rules = rules_from(lines, author, self._known(route).values())
+        rules = self._written(route, lines, author)
         version = 0
         if rules:
             version = self._store(Policy(route, rules, author=author, message=reason or "edited"))
@@ -193,7 +193,7 @@ class Governance(PolicyReader):
             author: Who made it.
             reason: Why.
         """
-        rules = rules_from(text, author, self._known(route).values())
+        rules = self._written(route, text, author)
         version = 0
         if rules:
             version = self._store(Policy(route, rules, author=author, message=reason))
@@ -224,6 +224,16 @@ class Governance(PolicyReader):
             return {KEY: state.with_route(route, seen=seen).encode()}, ()
 
         self.memory.amend(KEY, amendment)
+
+    def _written(self, route: str, text: str, author: str) -> tuple[Rule, ...]:
+        """Return the rules of a text by a person, without the constraints that it was shown with.
+
+        Those are not the text's to keep: left in it, they would outlive their deletion.
+        """
+        now = self.current(route)
+        required = {rule.text for rule in now.rules if rule.required} if now else set()
+        rules = rules_from(text, author, self._known(route).values())
+        return tuple(rule for rule in rules if rule.text not in required)
 
     def _hold(self, action: str, route: str, version: int, author: str, reason: str) -> Decision:
         def decide(state: State) -> State:

@@ -270,11 +270,12 @@ def _closes(bell: int) -> bool:
 def _end(pid: int) -> int:
     """End a process and return how it had ended, if it had."""
     done, status = os.waitpid(pid, os.WNOHANG)
-    if done:
-        return status
-    _kill(pid)
-    _reap(pid)
-    return 0
+    if not done:
+        # One that is on its way out, and has closed its files already, keeps its own end.
+        _kill(pid)
+        status = _reap(pid)
+    ours = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    return 0 if ours and not done else status
 
 
 def _kill(pid: int) -> None:

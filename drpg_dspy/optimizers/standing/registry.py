@@ -15,7 +15,7 @@ from typing import Any
 
 from drpg_dspy.constraints import TYPES, Constraint, known_type
 from drpg_dspy.exceptions import PolicyTooLong, StorageError
-from drpg_dspy.types import Policy, Rule
+from drpg_dspy.types import CONSTRAINT, Policy, Rule
 
 __all__ = ["Registry", "from_mapping", "overlap", "shown"]
 
@@ -204,7 +204,8 @@ class Registry:
     @functools.cached_property
     def _rules(self) -> tuple[Rule, ...]:
         return tuple(
-            Rule(one.text, id=one.id, author=one.author, pinned=True) for one in self.constraints
+            Rule(one.text, id=_rule_id(one.id), author=one.author, pinned=True)
+            for one in self.constraints
         )
 
     def to_text(self) -> str:
@@ -293,3 +294,7 @@ def from_mapping(given: Mapping[str, Any] | Iterable[Any]) -> list[Constraint]:
             )
         found.append(item if isinstance(item, Constraint) else Constraint.from_plain(dict(item)))
     return found
+
+
+def _rule_id(id: str) -> str:
+    return id if id.startswith(CONSTRAINT) else f"{CONSTRAINT}{id}"

@@ -286,7 +286,7 @@ EXCESSES = {
     "writes one large file": ("open('f', 'wb').write(bytes(1 << 27))", "error"),
     "writes many files": (
         "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'w').write('x')",
-        "files",
+        "files or timeout",  # a slow disk does not fill the folder in the time there is
     ),
     "nests folders": (
         "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nwhile True: pass",
@@ -312,7 +312,7 @@ def test_excess_ends_within_its_limits_and_harms_nobody(
 ) -> None:
     verdict = judge(code)
     assert verdict.score == 0.0
-    assert kind is None or verdict.kind == kind, verdict.feedback
+    assert kind is None or verdict.kind in kind.split(" or "), verdict.feedback
     assert judge(RIGHT).score == 1.0
 
 
