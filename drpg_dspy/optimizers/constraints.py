@@ -16,6 +16,7 @@ from drpg_dspy.arguments import number, whole
 from drpg_dspy.constraints import Constraint
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.memory.base import Memory, MemoryView
+from drpg_dspy.optimizers.around import Around
 from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
 from drpg_dspy.optimizers.standing.answers import AnswerText
 from drpg_dspy.optimizers.standing.changes import one_line
@@ -25,7 +26,7 @@ from drpg_dspy.optimizers.standing.learned import Screened, screen, without_viol
 from drpg_dspy.optimizers.standing.registry import Registry, from_mapping
 from drpg_dspy.optimizers.standing.repairing import Draft, declines, mend, repair
 from drpg_dspy.plain import digest
-from drpg_dspy.types import Experience, Guidance, Policy, ProgramCard
+from drpg_dspy.types import Guidance, Policy, ProgramCard
 
 __all__ = ["Combined", "ConstraintAdapter"]
 
@@ -253,7 +254,7 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         return bool(int(drawn, 16) / 16 ** len(drawn) < self.repair_share)
 
 
-class Combined(OnlineOptimizer):
+class Combined(Around):
     """Constraints of people together with any method that learns; the people's outrank it.
 
     A route's policy is its constraints in force, then the rules that were learned. A learned rule
@@ -302,22 +303,16 @@ class Combined(OnlineOptimizer):
         """Bind both."""
         super().bind(card)
         self.rules.bind(card)
-        self.optimizer.bind(card)
-
-    def learn_into(self, place: str) -> None:
-        """Let both know."""
-        self.optimizer.learn_into(place)
-        super().learn_into(place)
 
     def bind_memory(self, memory: Memory) -> None:
         """Let both know."""
+        super().bind_memory(memory)
         self.rules.bind_memory(memory)
-        self.optimizer.bind_memory(memory)
 
     def equip(self, rerun: Rerun) -> None:
         """Hand the program on to both."""
+        super().equip(rerun)
         self.rules.equip(rerun)
-        self.optimizer.equip(rerun)
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the constraints and what of the method's guidance goes with them."""
@@ -326,10 +321,6 @@ class Combined(OnlineOptimizer):
     def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the constraints and the method's examples, no learned rule."""
         return self._joined(self.optimizer.propose_plain(inputs, memory), memory)
-
-    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
-        """Return the method's choice."""
-        return self.optimizer.answering_lm(guidance)
 
     @property
     def revises(self) -> bool:
@@ -348,10 +339,6 @@ class Combined(OnlineOptimizer):
                 counts.update(revision.counts)
         return Revision(answer, dict(counts))
 
-    def update(self, experience: Experience, memory: MemoryView) -> None:
-        """Let the method learn."""
-        self.optimizer.update(experience, memory)
-
     def consolidate(self, memory: MemoryView) -> Guidance:
         """Keep the constraints, and what the method keeps that goes with them."""
         return self._joined(self.optimizer.consolidate(memory), memory)
@@ -361,19 +348,6 @@ class Combined(OnlineOptimizer):
         text = memory.recall(_dropped_key(rule_id))
         found: Mapping[str, Any] | None = None if text is None else json.loads(text)
         return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the method's state; the constraints are no state of it."""
-        return self.optimizer.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
-        self.optimizer.load_state_dict(state)
-
-    @property
-    def keeps_state(self) -> bool:
-        """Whether the method does."""
-        return self.optimizer.keeps_state
 
     def _joined(self, learned: Guidance, memory: MemoryView) -> Guidance:
         people = self.rules.policies(memory)

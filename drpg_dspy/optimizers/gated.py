@@ -7,15 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import dspy
-
 from drpg_dspy.arguments import number, whole
 from drpg_dspy.exceptions import BudgetSpent
 from drpg_dspy.judging import to_feedback
 from drpg_dspy.memory.base import Memory, MemoryView
-from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
+from drpg_dspy.optimizers.around import Around
+from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun
 from drpg_dspy.optimizers.trial import Judge, Replay, Shadow, by_chance, lower_end
-from drpg_dspy.types import Experience, Guidance, Policy, ProgramCard, Rule, Usage
+from drpg_dspy.types import Experience, Guidance, Policy, Rule, Usage
 from drpg_dspy.usage import Purse, paid_from
 
 __all__ = ["Gated"]
@@ -28,7 +27,7 @@ Texts = dict[str, list[dict[str, Any]]]
 """Rules by route, as plain values."""
 
 
-class Gated(OnlineOptimizer):
+class Gated(Around):
     """Give calls a policy only after it has beaten the one that stands.
 
     Every ``every`` verdicts the guarded method is asked for its policy. If that differs from the
@@ -113,58 +112,20 @@ class Gated(OnlineOptimizer):
         """The policies that calls are given now, by route."""
         return _policies(self._standing, self.optimizer.name)
 
-    @property
-    def keeps_state(self) -> bool:
-        """A gate does."""
-        return True
-
-    def fresh(self) -> OnlineOptimizer:
-        """Return a gate that has decided nothing, around a method that knows nothing."""
-        return Gated(**{**self.get_params(), "optimizer": self.optimizer.fresh()})
-
-    def bind(self, card: ProgramCard) -> None:
-        """Bind the guarded method as well."""
-        super().bind(card)
-        self.optimizer.bind(card)
-
-    def learn_into(self, place: str) -> None:
-        """Let the guarded method know as well."""
-        self.optimizer.learn_into(place)
-        super().learn_into(place)
-
     def bind_memory(self, memory: Memory) -> None:
         """Let the guarded method know as well."""
-        self.optimizer.bind_memory(memory)
+        super().bind_memory(memory)
         self._threshold = memory.threshold
 
     def equip(self, rerun: Rerun) -> None:
         """Be given the program, to answer cases with."""
+        super().equip(rerun)
         self._rerun = rerun
-        self.optimizer.equip(rerun)
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the guarded method's examples with the policies that stand."""
         plain = self.optimizer.propose_plain(inputs, memory)
         return dataclasses.replace(plain, policies=self.standing)
-
-    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
-        """Return the guarded method's examples alone."""
-        return self.optimizer.propose_plain(inputs, memory)
-
-    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
-        """Return the guarded method's choice."""
-        return self.optimizer.answering_lm(guidance)
-
-    def revise(
-        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
-    ) -> Revision:
-        """Let the guarded method revise answers: only policies are gated."""
-        return self.optimizer.revise(inputs, answer, guidance, memory)
-
-    @property
-    def revises(self) -> bool:
-        """Whether the guarded method does."""
-        return self.optimizer.revises
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Let the method learn; watch what stands; begin, go on with or decide a trial."""

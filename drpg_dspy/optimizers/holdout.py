@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-import dspy
-
 from drpg_dspy.arguments import number, whole
-from drpg_dspy.memory.base import Memory, MemoryView
-from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
+from drpg_dspy.memory.base import MemoryView
+from drpg_dspy.optimizers.around import Around
+from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.plain import digest
-from drpg_dspy.types import Experience, Guidance, ProgramCard
+from drpg_dspy.types import Experience, Guidance
 
 __all__ = ["Holdout"]
 
@@ -23,7 +22,7 @@ GIVEN, WITHHELD = "policy_given", "policy_withheld"
 _ARMS = (GIVEN, WITHHELD)
 
 
-class Holdout(OnlineOptimizer):
+class Holdout(Around):
     """Withhold the policy from a share of the calls, and rest it while that share does better.
 
     A policy written by a small model may do harm, and nothing in a stream of verdicts says so,
@@ -78,11 +77,6 @@ class Holdout(OnlineOptimizer):
         self._arms = {arm: deque[bool](maxlen=window) for arm in _ARMS}
 
     @property
-    def max_lm_calls(self) -> int:  # type: ignore[override]
-        """LM calls of a step beside the program's own: those of the guarded method."""
-        return self.optimizer.max_lm_calls
-
-    @property
     def helps(self) -> float:
         """Probability that calls with a policy are right more often than calls without."""
         (given, spread), (plain, plain_spread) = (_posterior(self._arms[arm]) for arm in _ARMS)
@@ -93,28 +87,6 @@ class Holdout(OnlineOptimizer):
     def resting(self) -> bool:
         """Whether policies are withheld from most calls now."""
         return self.helps < self.level
-
-    def fresh(self) -> OnlineOptimizer:
-        """Return a guard that knows nothing, around a method that knows nothing."""
-        return Holdout(**{**self.get_params(), "optimizer": self.optimizer.fresh()})
-
-    def bind(self, card: ProgramCard) -> None:
-        """Bind the guarded method as well."""
-        super().bind(card)
-        self.optimizer.bind(card)
-
-    def learn_into(self, place: str) -> None:
-        """Let the guarded method know as well."""
-        self.optimizer.learn_into(place)
-        super().learn_into(place)
-
-    def bind_memory(self, memory: Memory) -> None:
-        """Let the guarded method know as well."""
-        self.optimizer.bind_memory(memory)
-
-    def equip(self, rerun: Rerun) -> None:
-        """Hand the program on to the guarded method."""
-        self.optimizer.equip(rerun)
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the guarded method's guidance, with or without its policy."""
@@ -128,25 +100,6 @@ class Holdout(OnlineOptimizer):
         else:
             guidance, arm = self.optimizer.propose_plain(inputs, memory), WITHHELD
         return guidance.counting({arm: 1})
-
-    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
-        """Return the guarded method's examples; the call counts for neither arm."""
-        return self.optimizer.propose_plain(inputs, memory)
-
-    def answering_lm(self, guidance: Guidance) -> dspy.BaseLM | None:
-        """Return the guarded method's choice."""
-        return self.optimizer.answering_lm(guidance)
-
-    def revise(
-        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
-    ) -> Revision:
-        """Let the guarded method revise answers in both arms: only policies are withheld."""
-        return self.optimizer.revise(inputs, answer, guidance, memory)
-
-    @property
-    def revises(self) -> bool:
-        """Whether the guarded method does."""
-        return self.optimizer.revises
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Let the guarded method learn, and count the verdict for its arm."""
