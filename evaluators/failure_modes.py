@@ -32,9 +32,9 @@ from drpg_dspy.constraints import (
     NoCommasRule,
     RuleCheck,
     StartRule,
+    is_refusal,
     parse_rule,
 )
-from evaluators.constraints.refusals import is_refusal
 
 __all__ = [
     "MODES",

@@ -17,6 +17,7 @@ from drpg_dspy.constraints.base import (
     known_type,
 )
 from drpg_dspy.constraints.parsing import RuleCheck, parse_rule
+from drpg_dspy.constraints.refusals import is_refusal
 from drpg_dspy.constraints.rules import (
     CaseRule,
     EndRule,
@@ -51,6 +52,7 @@ __all__ = [
     "Shadow",
     "StartRule",
     "bounds",
+    "is_refusal",
     "known_type",
     "parse_rule",
     "read_schedule",

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import dspy
 
 from drpg_dspy.arguments import number, whole
-from drpg_dspy.constraints import Constraint
+from drpg_dspy.constraints import Constraint, is_refusal
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.memory.base import Memory, MemoryView
 from drpg_dspy.optimizers.around import Around
@@ -24,7 +24,7 @@ from drpg_dspy.optimizers.standing.desk import ConstraintDesk
 from drpg_dspy.optimizers.standing.keeper import Keeper, OnConflict
 from drpg_dspy.optimizers.standing.learned import Screened, screen, without_violations
 from drpg_dspy.optimizers.standing.registry import Registry, from_mapping
-from drpg_dspy.optimizers.standing.repairing import Draft, declines, mend, repair
+from drpg_dspy.optimizers.standing.repairing import Draft, mend, repair
 from drpg_dspy.plain import digest
 from drpg_dspy.types import Guidance, Policy, ProgramCard
 
@@ -183,7 +183,7 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         draft = Draft.of(found.text, standing)
         counts = Counter({"constraints_checked": len(draft.checks)})
         counts["constraint_violations"] = len(draft.violated)
-        if draft.violated and declines(draft.text):
+        if draft.violated and is_refusal(draft.text):
             counts["answers_declined"] = 1
         elif draft.violated:
             draft = self._repaired(draft, standing, inputs, memory, counts)

@@ -12,9 +12,8 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import LMError
 
-from drpg_dspy.constraints import RULE_TYPES, Check, RuleCheck, known_type
+from drpg_dspy.constraints import RULE_TYPES, Check, RuleCheck, is_refusal, known_type
 from evaluators._fields import shown
-from evaluators.constraints.refusals import is_refusal
 
 __all__ = ["CRITERIA", "ENVIRONMENT", "PROMPT_VERSION", "ConstraintJudge"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from drpg_dspy.constraints import Check, Constraint, LengthRule, RuleCheck, parse_rule
+from drpg_dspy.constraints import Check, Constraint, LengthRule, RuleCheck, is_refusal, parse_rule
 from drpg_dspy.constraints.measures import count_words
 from drpg_dspy.constraints.wording import quoted
 from drpg_dspy.injection.fields import labelled_text
@@ -19,7 +19,7 @@ from drpg_dspy.optimizers.standing.advice import advice
 from drpg_dspy.optimizers.standing.mending import mended
 from drpg_dspy.plain import sendable
 
-__all__ = ["Draft", "declines", "mend", "repair"]
+__all__ = ["Draft", "mend", "repair"]
 
 _RULES = RuleCheck()
 _LEAST_KEPT = 0.5
@@ -27,15 +27,6 @@ _LEAST_KEPT = 0.5
 
 _RECITED = 5
 _WORDS = re.compile(r"\w+")
-_OPENS = 160
-_DECLINES = re.compile(
-    r"^\W*(?:(?:i['’]?m|i am)\s+(?:very\s+|so\s+|really\s+)?(?:sorry|afraid|unable)|sorry\b|"
-    r"i\s+apologi[sz]e|unfortunately|as\s+an\s+ai\b)?\W*(?:but\s+|that\s+)?"
-    r"i\s*(?:can(?:not|['’]?t|\s+not)|(?:am|['’]m)\s+(?:not\s+able|unable)|won['’]?t|must\s+decline)"
-    r"\s+(?:\w+\s+){0,2}?(?:fulfil|comply|satisf|complete|assist|help|provide|answer|do\s+(?:this|that)"
-    r"|write|generate|create|meet|follow|process|respond|produce|proceed|continue|be\s+able)",
-    re.IGNORECASE,
-)
 _MARKER = re.compile(r"\[\[ ## (\w+) ## \]\]")
 
 
@@ -65,15 +56,6 @@ class Draft:
     def beats(self, other: Draft) -> bool:
         """Tell whether it breaks nothing that held before and puts something right."""
         return self.violated < other.violated
-
-
-def declines(answer: str) -> bool:
-    """Tell whether an answer refuses the task; looked for at its beginning, in English.
-
-    >>> declines("I'm sorry, but I can't fulfill this request."), declines("I can't wait!")
-    (True, False)
-    """
-    return bool(_DECLINES.search(" ".join(answer.split())[:_OPENS]))
 
 
 def mend(draft: Draft, constraints: Sequence[Constraint]) -> tuple[Draft, int]:
@@ -150,7 +132,7 @@ def repair(
 
 
 def _is_answer(text: str) -> bool:
-    return bool(text.strip()) and not declines(text)
+    return bool(text.strip()) and not is_refusal(text)
 
 
 def _keeps(attempt: Draft, draft: Draft, constraints: Sequence[Constraint]) -> bool:

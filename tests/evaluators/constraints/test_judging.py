@@ -16,7 +16,6 @@ from evaluators.constraints import (
     ConstraintJudge,
     ConstraintsMet,
     agreement,
-    is_refusal,
 )
 
 REFUSAL = "I'm sorry, but I can't fulfil this request: it contains conflicting constraints."
@@ -100,35 +99,6 @@ def test_refusals_and_empty_answers_meet_nothing_and_cost_nothing(kind: str, tex
     assert checker.check(kind, text, " \n").satisfied is False
     assert checker.counts == {"refused": 1, "empty": 1}
     assert checker.lm.prompts == []
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        REFUSAL,
-        "I cannot assist with that.",
-        "Sorry, I can’t help with this.",
-        "I am unable to comply with these rules.",
-        "As an AI, I cannot write this.",
-        "These conflicting requirements cannot be met at the same time.",
-    ],
-)
-def test_refusals_are_known(answer: str) -> None:
-    assert is_refusal(answer)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "Unfortunately, the museum is closed on Monday.",
-        "I'm sorry for your loss. I will help you.",
-        "I can't wait to see it!",
-        "Cats cannot fly. " * 20 + "I cannot help with that.",
-    ],
-)
-def test_answers_that_sound_alike_are_no_refusals(answer: str) -> None:
-    assert not is_refusal(answer)
 
 
 def test_a_wrong_judge_is_refused() -> None:

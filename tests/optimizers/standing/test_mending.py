@@ -4,7 +4,7 @@ import pytest
 
 from drpg_dspy.constraints import Constraint, parse_rule
 from drpg_dspy.optimizers.standing.mending import mended
-from drpg_dspy.optimizers.standing.repairing import Draft, declines, mend
+from drpg_dspy.optimizers.standing.repairing import Draft, mend
 
 MENDABLE = {
     "All_Lower": "Write in lowercase only.",
@@ -91,20 +91,3 @@ def test_one_answer_beats_another_only_if_it_breaks_nothing_that_held() -> None:
     assert long.beats(both)
     assert not comma.beats(long)
     assert not fine.beats(fine)
-
-
-@pytest.mark.parametrize(
-    ("answer", "refusal"),
-    [
-        ("I'm sorry, but I can't fulfill this request as it contains conflicts.", True),
-        ("I cannot help with that.", True),
-        ("As an AI, I am unable to provide this.", True),
-        ("Unfortunately, I won't be able to write this.", True),
-        ("I am sorry for your loss, and I hope this letter helps.", False),
-        ("I can't wait to see you.", False),
-        ("The report says that I cannot help being late.", False),
-        ("", False),
-    ],
-)
-def test_a_refusal_is_known_by_how_it_begins(answer: str, refusal: bool) -> None:
-    assert declines(answer) is refusal
