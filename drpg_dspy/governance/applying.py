@@ -48,16 +48,24 @@ class Applier:
                 self._text, self._state = text, State.decode(text)
             return self._state
 
-    def holds(self, routes: Sequence[str]) -> bool:
-        """Tell whether no route would get what an optimizer proposes, approved or not."""
-        state = self.state()
+    def holds(self, routes: Sequence[str], state: State | None = None) -> bool:
+        """Tell whether no route would get what an optimizer proposes, approved or not.
+
+        Args:
+            routes: The program's.
+            state: What was decided, where it has been read already.
+        """
+        if state is None:
+            state = self.state()
         return (
             bool(routes)
             and not state.approval
             and all(state.route(route).standing is not None for route in routes)
         )
 
-    def apply(self, guidance: Guidance, routes: Iterable[str]) -> Guidance:
+    def apply(
+        self, guidance: Guidance, routes: Iterable[str], state: State | None = None
+    ) -> Guidance:
         """Return the guidance that a call gets.
 
         A held route gets its standing version; where approval is required, one that nobody has
@@ -68,8 +76,10 @@ class Applier:
         Args:
             guidance: What the optimizer proposed.
             routes: The program's.
+            state: What was decided, where the guidance was made under a reading of it.
         """
-        state = self.state()
+        if state is None:
+            state = self.state()
         if state.idle:
             return guidance
         policies = dict(guidance.policies)

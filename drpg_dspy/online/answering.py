@@ -205,9 +205,12 @@ class Answering:
         self._follow()
         routes = self.card.route_names
         # Where people hold every route, no policy would be used: none is written.
-        held = self._applier.holds(routes)
-        propose = self.optimizer.propose_plain if held else self.optimizer.propose
-        return self._applier.apply(propose(inputs, self.memory), routes)
+        state = self._applier.state()
+        if self._applier.holds(routes, state):
+            # Under the same reading: a thaw in between must not leave the call without a policy.
+            plain = self.optimizer.propose_plain(inputs, self.memory)
+            return self._applier.apply(plain, routes, state)
+        return self._applier.apply(self.optimizer.propose(inputs, self.memory), routes)
 
     @property
     def last_rollout_id(self) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from drpg_dspy import DRPG, OnlinePolicyOptimizer, SelfStreamICL, ZeroShot
 from drpg_dspy.exceptions import CompileFailed, StorageError, UnknownRollout
+from drpg_dspy.governance import Governance
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.optimizers import CaseWriter
 from drpg_dspy.retrieval import HashingEmbedder
@@ -681,3 +682,27 @@ def test_compile_names_what_is_no_example(memory: Any, arguments: Any, message: 
 
     with pytest.raises(ValueError, match=message):
         optimizer.compile(**{"student": qa(), **arguments})
+
+
+def test_a_thaw_while_a_held_call_is_made_leaves_it_its_policy(lm: Any, memory: Any) -> None:
+    class Thawing(DRPG):
+        people: Governance | None = None
+
+        def propose_plain(self, inputs: Any, memory: Any) -> Any:
+            if self.people is not None:
+                self.people.thaw(author="ada")
+            return super().propose_plain(inputs, memory)
+
+    optimizer = Thawing(k=4)
+    online = OnlinePolicyOptimizer(qa(), optimizer, memory=memory)
+    online.feedback(online(question="one").rollout_id, score=0.0)
+    learned = memory.rollout(online(question="two").rollout_id).guidance.policies
+    assert learned
+    optimizer.people = Governance(memory, list(learned))
+    optimizer.people.freeze(author="ada")
+
+    served = memory.rollout(online(question="three").rollout_id).guidance.policies
+
+    assert {route: p.text for route, p in served.items()} == {
+        route: p.text for route, p in learned.items()
+    }
