@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 from evaluators.qa import answer_text
 
 __all__ = ["SCORINGS", "DiagnosisAccuracy", "Reading"]
@@ -75,7 +75,7 @@ class Reading:
     numbers: tuple[int, ...] = ()
 
 
-class DiagnosisAccuracy:
+class DiagnosisAccuracy(Judge):
     """Judge a diagnosis given by number, by name, or by both.
 
     A metric for ``dspy.Evaluate``, MIPROv2, GEPA and the rest: call it with an example that has
@@ -119,52 +119,38 @@ class DiagnosisAccuracy:
         EvaluationFailed: When called, with ``raises``: no verdict could be reached.
     """
 
+    scorings = SCORINGS
+
     def __init__(
         self,
         options: Mapping[str, Iterable[str]],
-        compare: str = "repaired",
+        compare: str | None = None,
         *,
         raises: bool = False,
     ) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
+        super().__init__(compare, raises=raises)
         if not options:
             raise ValueError("options must name at least one diagnosis; got none.")
         self.options = {name: tuple(others) for name, others in options.items()}
-        self.compare = compare
-        self.raises = raises
         self._names = dict(enumerate(self.options, 1))
         numbers = _numbers_by_name(self.options)
         self._pattern = _any_of(numbers)
         self._numbers = {"".join(words): number for words, number in numbers.items()}
 
-    @property
-    def compare_version(self) -> str:
-        """Version of the scoring; verdicts of different versions are not comparable."""
-        return SCORINGS[self.compare]
-
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         expected, given = label(example, "diagnosis"), output(prediction, "diagnosis")
         right = self.read(expected).number
         if right is None:
-            reason = f"the example's diagnosis {expected!r} is none of the list."
-            if self.raises:
-                raise EvaluationFailed(reason)
-            return self._verdict(math.nan, "not judged", f"Not judged: {reason}", readable=False)
+            raise EvaluationFailed(f"the example's diagnosis {expected!r} is none of the list.")
         got = self._released(given) if self.compare == "faithful" else self.read(given)
         if got.number == right:
             return self._verdict(1.0, "match", f"Correct: {self._named(right)}.", readable=True)
         kind = "different" if got.number else got.kind
         feedback = f"Expected: {self._named(right)}, got: {self._got(got, given)}"
         return self._verdict(0.0, kind, feedback, readable=got.number is not None)
+
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        return self._verdict(math.nan, "not judged", feedback, readable=False)
 
     def read(self, value: Any) -> Reading:
         """Find the one diagnosis that a value names, as the class describes.

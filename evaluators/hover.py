@@ -16,7 +16,7 @@ from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 from evaluators.multi_hop import retrieval_feedback, titles_found, titles_in
 
 __all__ = ["LABELS", "SCORINGS", "ClaimVerdict", "label_of"]
@@ -52,7 +52,7 @@ def label_of(value: Any) -> str | None:
     return LABELS[1] if against else LABELS[0]
 
 
-class ClaimVerdict:
+class ClaimVerdict(Judge):
     """Judge a claim's check: the titles retrieved and the label.
 
     A metric of five arguments. Examples have ``titles`` (or ``supporting_facts``) and
@@ -82,35 +82,17 @@ class ClaimVerdict:
         EvaluationFailed: When called, with ``raises``: no verdict could be reached.
     """
 
-    def __init__(self, compare: str = "retrieval", *, raises: bool = False) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
-        self.compare = compare
-        self.raises = raises
+    scorings = SCORINGS
 
-    @property
-    def compare_version(self) -> str:
-        """Version of the scoring; verdicts of different versions are not comparable."""
-        return SCORINGS[self.compare]
-
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         name = "titles" if getattr(example, "titles", None) is not None else "supporting_facts"
         wanted, gold = label(example, name), label(example, "label")
         given = _given(prediction, "label")
         retrieved = _given(prediction, "titles", "retrieved")
         if not titles_in(wanted) or gold not in LABELS:
-            reason = f"the claim has no evidence or no label to judge by, got {gold!r}."
-            if self.raises:
-                raise EvaluationFailed(reason)
-            return self._verdict(math.nan, "not judged", f"Not judged: {reason}", {}, False)
+            raise EvaluationFailed(
+                f"the claim has no evidence or no label to judge by, got {gold!r}."
+            )
         found, missing = titles_found(retrieved, wanted)
         got = label_of(given)
         scores = {
@@ -128,8 +110,8 @@ class ClaimVerdict:
         score = scores[{"retrieval": "all_found"}.get(self.compare, self.compare)]
         return self._verdict(score, kind, feedback, scores)
 
-    def __repr__(self) -> str:
-        return f"ClaimVerdict(compare={self.compare!r})"
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        return self._verdict(math.nan, "not judged", feedback, {}, False)
 
     def _verdict(
         self,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import dspy
 
-__all__ = ["Judgement"]
+from drpg_dspy.exceptions import EvaluationFailed
+
+__all__ = ["Judge", "Judgement"]
 
 
 class Judgement(dspy.Prediction):
@@ -22,3 +28,65 @@ class Judgement(dspy.Prediction):
 
     def __bool__(self) -> bool:
         return float(self) >= 1.0
+
+
+class Judge(ABC):
+    """A metric with named scorings, as DSPy calls one.
+
+    Args:
+        compare: One of :attr:`scorings`; ``None`` = the first.
+        raises: Raise ``EvaluationFailed`` instead of scoring NaN, for ``dspy.Evaluate`` and
+            optimizers that average scores.
+
+    Attributes:
+        scorings: The names of the scorings with their versions, the default first.
+
+    Raises:
+        ValueError: An unknown scoring.
+    """
+
+    scorings: ClassVar[Mapping[str, str]]
+
+    def __init__(self, compare: str | None = None, *, raises: bool = False) -> None:
+        if compare is None:
+            compare = next(iter(self.scorings))
+        if compare not in self.scorings:
+            raise ValueError(f"compare must be one of {', '.join(self.scorings)}; got {compare!r}.")
+        self.compare = compare
+        self.raises = raises
+
+    @property
+    def compare_version(self) -> str:
+        """Version of the scoring; verdicts of different versions are not comparable."""
+        return self.scorings[self.compare]
+
+    def __call__(
+        self,
+        example: Any,
+        prediction: Any,
+        trace: Any = None,
+        pred_name: str | None = None,
+        pred_trace: Any = None,
+    ) -> Judgement:
+        """Judge one prediction; the last three arguments are for DSPy's optimizers.
+
+        Raises:
+            EvaluationFailed: With ``raises``: no verdict could be reached.
+        """
+        try:
+            return self._judged(example, prediction)
+        except EvaluationFailed as error:
+            if self.raises:
+                raise
+            return self._not_judged(f"Not judged: {error}", example, prediction)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(compare={self.compare!r})"
+
+    @abstractmethod
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
+        """Return the verdict, or raise ``EvaluationFailed`` where none can be reached."""
+
+    @abstractmethod
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        """Return the verdict that there is none, with NaN for a score."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 from evaluators.qa import answer_text
 from evaluators.stemming import stem
 
@@ -113,7 +113,7 @@ def abstains(text: str) -> bool:
     return bool(_ABSTAINS.search(" ".join(text.lower().replace("’", "'").split())))
 
 
-class MemoryAnswer:
+class MemoryAnswer(Judge):
     """Judge an answer about a conversation.
 
     A metric of five arguments. Examples have ``answer`` and may have
@@ -161,40 +161,21 @@ class MemoryAnswer:
     0.8
     """
 
-    def __init__(self, compare: str = "f1", *, raises: bool = False) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
-        self.compare = compare
-        self.raises = raises
+    scorings = SCORINGS
 
-    @property
-    def compare_version(self) -> str:
-        """Version of the scoring; verdicts of different versions are not comparable."""
-        return SCORINGS[self.compare]
-
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         gold, given = label(example, "answer"), output(prediction, "answer")
         abstain = bool(getattr(example, "abstain", False))
         if reason := "" if abstain else _unusable(gold, getattr(example, "rubric", False)):
-            if self.raises:
-                raise EvaluationFailed(reason)
-            return self._verdict(math.nan, "not judged", f"Not judged: {reason}", {}, False)
+            raise EvaluationFailed(reason)
         got = answer_text(given) or ""
         found = evidence_found(example, prediction)
         if abstain:
             return self._abstention(got, str(gold or ""), example, found)
         return self._answer(got, gold, bool(getattr(example, "several", False)), found)
 
-    def __repr__(self) -> str:
-        return f"MemoryAnswer(compare={self.compare!r})"
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        return self._verdict(math.nan, "not judged", feedback, {}, False)
 
     def _answer(self, got: str, gold: str, several: bool, found: Mapping[str, float]) -> Judgement:
         f1 = (parts_f1 if several else token_f1)(got, gold)

@@ -123,9 +123,6 @@ class MultiHopAnswer(ExactMatch):
             verdict.feedback = f"{verdict.feedback} {retrieval_feedback(found, missing)}"
         return verdict
 
-    def __repr__(self) -> str:
-        return f"MultiHopAnswer(compare={self.compare!r})"
-
 
 def _list(titles: Sequence[str]) -> str:
     named = "; ".join(shown(title, 60) for title in titles[:_NAMED])

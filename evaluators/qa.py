@@ -23,7 +23,7 @@ from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 
 __all__ = [
     "SCORINGS",
@@ -135,7 +135,7 @@ def answer_text(value: Any) -> str | None:
     return str(value)
 
 
-class ExactMatch:
+class ExactMatch(Judge):
     """Judge a short answer by exact match.
 
     A metric for ``dspy.Evaluate``, MIPROv2, GEPA and the rest: call it with an example that has
@@ -180,39 +180,17 @@ class ExactMatch:
     shortest answer alone.'
     """
 
-    def __init__(self, compare: str = "repaired", *, raises: bool = False) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
-        self.compare = compare
-        self.raises = raises
+    scorings = SCORINGS
 
-    @property
-    def compare_version(self) -> str:
-        """Version of the scoring; verdicts of different versions are not comparable."""
-        return SCORINGS[self.compare]
-
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         expected, given = label(example, "answer"), output(prediction, "answer")
-        facts = _facts_scores(example, prediction)
-        try:
-            gold = _parts(expected)
-            got = self._answers(given, gold)
-        except EvaluationFailed as error:
-            if self.raises:
-                raise
-            return self._verdict(math.nan, "not judged", f"Not judged: {error}", facts, False)
-        return self._judge(got, gold, facts)
+        gold = _parts(expected)
+        got = self._answers(given, gold)
+        return self._judge(got, gold, _facts_scores(example, prediction))
 
-    def __repr__(self) -> str:
-        return f"ExactMatch(compare={self.compare!r})"
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        facts = _facts_scores(example, prediction)
+        return self._verdict(math.nan, "not judged", feedback, facts, False)
 
     def _answers(self, given: Any, gold: Sequence[str]) -> list[str] | None:
         """Return the parts of the answer; ``None`` where none was given."""
