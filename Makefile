@@ -10,7 +10,7 @@ READY := $(VENV)/.drpg-ready
 DS1000_VENV ?= .venv-ds1000
 DS1000_PYTHON ?= python3.11
 
-.PHONY: demo test check format benchmark ds1000 clean
+.PHONY: demo test check format docs benchmark notebooks ds1000 clean
 
 demo: $(READY)  ## the embedded stream with the real small model: about ten minutes on two cores
 	$(PY) -m drpg_dspy demo
@@ -35,6 +35,14 @@ benchmark: $(READY)  ## speed against peers, as ratios in one run
 	$(PY) benchmarks/constraints.py
 	$(PY) benchmarks/constraint_registry.py
 
+docs: $(READY)  ## the documentation as a site, in site/: broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "open site/index.html, or with search: $(PY) -m http.server -d site 8000"
+
+notebooks: $(READY)  ## run docs/notebooks with the small real model, keep the outputs: half an hour
+	$(PY) -m drpg_dspy lm pull qwen2.5-coder-1.5b
+	$(PY) docs/notebooks/execute.py
+
 ds1000:  ## the interpreter that judges DS-1000: set DRPG_DS1000_PYTHON to what this prints
 	test -x $(DS1000_VENV)/bin/python || $(DS1000_PYTHON) -m venv $(DS1000_VENV)
 	$(DS1000_VENV)/bin/python -m pip install -q -r evaluators/code/requirements-ds1000.txt
@@ -47,4 +55,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) $(DS1000_VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) $(DS1000_VENV) .pytest_cache .mypy_cache .ruff_cache build site *.egg-info

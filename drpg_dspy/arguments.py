@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["checked_path", "number", "scalar", "whole"]
+__all__ = ["LONGEST_RULE", "checked_path", "number", "one_line", "rule_text", "scalar", "whole"]
+
+LONGEST_RULE = 2_000
+"""Longest rule or constraint that a person writes, in characters of its one line."""
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -68,3 +72,54 @@ def checked_path(name: str, value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or isinstance(value, bytes):
         raise ValueError(f"{name} must be a path, got {value!r}.")
     return Path(os.fspath(value))
+
+
+def one_line(name: str, value: Any) -> str:
+    r"""Return a text as the one line that it is in a list of rules.
+
+    Line breaks of every kind, tabs and runs of blanks become one blank. What no line of a prompt
+    can hold is refused: other control characters (they rewrite terminals and break JSON), and
+    halves of surrogate pairs (they are no text at all).
+
+    Raises:
+        ValueError: No text, or one with such a character; the message names it and its place.
+
+    >>> one_line("rule", "Use INNER JOIN\n\tby default. ")
+    'Use INNER JOIN by default.'
+    >>> one_line("rule", "Use \x1b[1mbold\x1b[0m.")
+    Traceback (most recent call last):
+    ValueError: rule must be plain text; it holds the character U+001B at 5: 'Use \x1b[1mbold\x1b'…
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, got {value!r}.")
+    line = " ".join(value.split())
+    for place, character in enumerate(line, 1):
+        if unicodedata.category(character) in ("Cc", "Cs"):
+            near = line[max(0, place - 12) : place + 8]
+            raise ValueError(
+                f"{name} must be plain text; it holds the character U+{ord(character):04X} at "
+                f"{place}: {near!r}…"
+            )
+    return line
+
+
+def rule_text(name: str, value: Any) -> str:
+    """Return a rule that a person wrote, as one line; see :func:`one_line`.
+
+    Raises:
+        ValueError: No text, an empty one, one of more than :data:`LONGEST_RULE` characters, or
+            one that is not plain.
+
+    >>> rule_text("rule", "a" * 2001)
+    Traceback (most recent call last):
+    ValueError: rule must have 1 to 2000 characters, got 2001: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'…. Say it shorter, or as several rules.
+    """  # noqa: E501 - a doctest's message is one line
+    line = one_line(name, value)
+    if not line:
+        raise ValueError(f"{name} must have 1 to {LONGEST_RULE} characters, got {value!r}.")
+    if len(line) > LONGEST_RULE:
+        raise ValueError(
+            f"{name} must have 1 to {LONGEST_RULE} characters, got {len(line)}: {line[:40]!r}…. "
+            "Say it shorter, or as several rules."
+        )
+    return line

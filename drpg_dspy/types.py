@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +18,15 @@ import dspy
 
 from drpg_dspy.arguments import scalar
 from drpg_dspy.benchmark import Benchmark
+from drpg_dspy.cards import ProgramCard, RouteCard
+from drpg_dspy.open_fields import (
+    JUDGED_SHOTS_DESC,
+    OPEN_FIELD,
+    POLICY_DESC,
+    SHOTS_DESC,
+    PolicyField,
+    ShotsField,
+)
 from drpg_dspy.plain import digest
 
 __all__ = [
@@ -49,13 +58,6 @@ __all__ = [
 Verdict = Literal["correct", "wrong"]
 """What the threshold makes of a score. Experiences that were not judged have none."""
 
-POLICY_DESC = "Rules learned from feedback on earlier inputs. Follow each one that applies."
-SHOTS_DESC = "Earlier inputs of this kind with answers that were judged correct."
-JUDGED_SHOTS_DESC = (
-    "Earlier inputs of this kind, each with the answer that was given and the verdict on it. "
-    "Do as the correct ones do, and do not repeat what was judged wrong."
-)
-
 PLAIN_VALUE = "$value"
 """The one output of a program that returns something else than a ``dspy.Prediction``."""
 
@@ -71,33 +73,6 @@ CONSTRAINT = "c-"
 REVISION = "$revision"
 """Route of the last entry in a trace whose answer was revised; see :class:`Call`."""
 
-OPEN_FIELD = "drpg_open_field"
-"""Key in a field's ``json_schema_extra`` that marks it as ours: ``"policy"`` or ``"shots"``."""
-
-
-def PolicyField(desc: str = POLICY_DESC) -> Any:
-    """Declare the place of the policy in a signature.
-
-    A program that declares no such field gets one put first; one that does decides where the
-    policy stands in its prompt. Outside this library the field is empty.
-
-    >>> class Answer(dspy.Signature):
-    ...     "Answer the question."
-    ...     policy: str = PolicyField()
-    ...     question: str = dspy.InputField()
-    ...     answer: str = dspy.OutputField()
-    """
-    return _open_field(desc, "policy")
-
-
-def ShotsField(desc: str = SHOTS_DESC) -> Any:
-    """Declare that retrieved examples are shown as one text in this field.
-
-    Without it they travel as DSPy demos, one pair of chat messages each. One text costs about
-    a third of the tokens, because the field markers are not repeated for every example.
-    """
-    return _open_field(desc, "shots")
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -109,6 +84,9 @@ class Rule:
         author: The optimizer's name (``"drpg"``) or ``"person:NAME"``.
         pinned: A pinned rule survives every optimizer.
         sources: Ids of the experiences it came from.
+
+    Raises:
+        ValueError: The text is empty.
     """
 
     text: str
@@ -378,53 +356,6 @@ class Experience:
     def id(self) -> str:
         """The rollout's id: one experience for each rollout."""
         return self.rollout.id
-
-
-@dataclass(frozen=True, slots=True)
-class RouteCard:
-    """What an optimizer may know of one predictor: its name, task and fields.
-
-    Attributes:
-        name: The predictor's path in the program, as ``named_predictors()`` gives it.
-        instructions: Its signature's instructions.
-        inputs, outputs: Its field names, without policy and shots.
-        signature: The DSPy signature as the program declared it, with types and descriptions;
-            ``None`` in a card made by hand. Not part of a comparison.
-    """
-
-    name: str
-    instructions: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    signature: Any = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramCard:
-    """What an optimizer may know of the program it serves.
-
-    Attributes:
-        name: The program's class name or the name given to the learner.
-        task: A short description of the task, shown to policy writers.
-        routes: Its predictors, in DSPy's order.
-        key: Gives the text to embed for a call's inputs.
-    """
-
-    name: str
-    task: str
-    routes: tuple[RouteCard, ...]
-    key: Callable[[Mapping[str, Any]], str]
-
-    @property
-    def route_names(self) -> Sequence[str]:
-        """Names of all routes."""
-        return tuple(route.name for route in self.routes)
-
-
-def _open_field(desc: str, kind: str) -> Any:
-    info = dspy.InputField(desc=desc, default="")
-    info.json_schema_extra[OPEN_FIELD] = kind
-    return info
 
 
 def _checked_score(score: Any) -> float:

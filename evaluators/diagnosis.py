@@ -144,13 +144,13 @@ class DiagnosisAccuracy(Judge):
             raise EvaluationFailed(f"the example's diagnosis {expected!r} is none of the list.")
         got = self._released(given) if self.compare == "faithful" else self.read(given)
         if got.number == right:
-            return self._verdict(1.0, "match", f"Correct: {self._named(right)}.", readable=True)
+            return self._read_as(1.0, "match", f"Correct: {self._named(right)}.", readable=True)
         kind = "different" if got.number else got.kind
         feedback = f"Expected: {self._named(right)}, got: {self._got(got, given)}"
-        return self._verdict(0.0, kind, feedback, readable=got.number is not None)
+        return self._read_as(0.0, kind, feedback, readable=got.number is not None)
 
     def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
-        return self._verdict(math.nan, "not judged", feedback, readable=False)
+        return self._read_as(math.nan, "not judged", feedback, readable=False)
 
     def read(self, value: Any) -> Reading:
         """Find the one diagnosis that a value names, as the class describes.
@@ -264,16 +264,9 @@ class DiagnosisAccuracy(Judge):
             return f"Number and name do not agree: {number} is {self._names[number]}."
         return "It names several diagnoses; give one."
 
-    def _verdict(self, score: float, kind: str, feedback: str, *, readable: bool) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=not math.isnan(score),
-            kind=kind,
-            subscores={"readable": float(readable)},
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
+    def _read_as(self, score: float, kind: str, feedback: str, *, readable: bool) -> Judgement:
+        subscores = {"readable": float(readable)}
+        return self._verdict(score, kind, feedback, subscores, not math.isnan(score))
 
 
 def _folded(text: str) -> str:

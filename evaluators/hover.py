@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
@@ -112,24 +111,6 @@ class ClaimVerdict(Judge):
 
     def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
         return self._verdict(math.nan, "not judged", feedback, {}, False)
-
-    def _verdict(
-        self,
-        score: float,
-        kind: str,
-        feedback: str,
-        subscores: Mapping[str, float],
-        informative: bool = True,
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            subscores=dict(subscores),
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
 
 
 def _given(prediction: Any, name: str, other: str = "") -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self
 
 import dspy
 
 from drpg_dspy.exceptions import EvaluationFailed
 
-__all__ = ["Judge", "Judgement"]
+__all__ = ["Judge", "Judgement", "ProcessJudge"]
 
 
 class Judgement(dspy.Prediction):
@@ -45,7 +45,7 @@ class Judge(ABC):
         ValueError: An unknown scoring.
     """
 
-    scorings: ClassVar[Mapping[str, str]]
+    scorings: ClassVar[Mapping[str, Any]]
 
     def __init__(self, compare: str | None = None, *, raises: bool = False) -> None:
         if compare is None:
@@ -58,7 +58,7 @@ class Judge(ABC):
     @property
     def compare_version(self) -> str:
         """Version of the scoring; verdicts of different versions are not comparable."""
-        return self.scorings[self.compare]
+        return str(self.scorings[self.compare])
 
     def __call__(
         self,
@@ -83,6 +83,37 @@ class Judge(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(compare={self.compare!r})"
 
+    def _verdict(
+        self,
+        score: float,
+        kind: str,
+        feedback: str,
+        subscores: Mapping[str, float] | None = None,
+        informative: bool = True,
+        **more: Any,
+    ) -> Judgement:
+        """Return a verdict under this scoring.
+
+        Args:
+            score: In [0, 1], or NaN.
+            kind: What came out, in a word or two.
+            feedback: What was right or wrong.
+            subscores: Named parts of the score; ``None`` = this judge has none.
+            informative: False for a verdict that proves nothing.
+            more: Further fields.
+        """
+        parts = {} if subscores is None else {"subscores": dict(subscores)}
+        return Judgement(
+            score=score,
+            feedback=feedback,
+            informative=informative,
+            kind=kind,
+            **parts,
+            **more,
+            compare=self.compare,
+            compare_version=self.compare_version,
+        )
+
     @abstractmethod
     def _judged(self, example: Any, prediction: Any) -> Judgement:
         """Return the verdict, or raise ``EvaluationFailed`` where none can be reached."""
@@ -90,3 +121,38 @@ class Judge(ABC):
     @abstractmethod
     def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
         """Return the verdict that there is none, with NaN for a score."""
+
+
+class _Runner(Protocol):
+    def close(self) -> None: ...
+
+
+class ProcessJudge(Judge):
+    """A judge with processes of its own, which end with it and stay behind when it is copied.
+
+    A copy (another thread's, another machine's) is made anew from the constructor arguments, each
+    of which is kept under its own name; what begins with an underscore is not carried over.
+
+    >>> from evaluators.code import PassAtOne
+    >>> with PassAtOne() as judge:
+    ...     judge
+    PassAtOne(compare='repaired', python=None)
+    """
+
+    _runner: _Runner
+
+    def close(self) -> None:
+        """End the processes; they also end with this object or the interpreter."""
+        self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]

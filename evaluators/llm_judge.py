@@ -15,13 +15,13 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import dspy
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 from evaluators.memory_qa import evidence_found
 from evaluators.qa import answer_text
 
@@ -80,7 +80,7 @@ _OUTCOMES_END = (
 _TAG = re.compile(r"</?(?:question|reference|answer)>", re.IGNORECASE)
 
 
-class LMJudge:
+class LMJudge(Judge):
     """Judge an answer by asking a language model, once.
 
     A metric of five arguments. Examples have ``question`` and ``answer`` and may have
@@ -110,7 +110,7 @@ class LMJudge:
         EvaluationFailed: When called, with ``raises``: no verdict could be reached.
     """
 
-    compare = "judge"
+    scorings: ClassVar[Mapping[str, Any]] = {"judge": PROMPT_VERSION}
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class LMJudge:
             raise ValueError(f"lm must be a dspy.LM or the name of one, got {lm!r}.")
         if outcomes not in (TWO_WAY, OUTCOMES):
             raise ValueError(f"outcomes must be TWO_WAY or OUTCOMES, got {outcomes!r}.")
+        super().__init__("judge", raises=raises)
         self.lm = dspy.LM(lm) if isinstance(lm, str) else lm
         self.outcomes = dict(outcomes)
-        self.raises = raises
 
     @property
     def compare_version(self) -> str:
@@ -133,31 +133,22 @@ class LMJudge:
         name = getattr(self.lm, "model", "") or os.environ.get(ENVIRONMENT, "")
         return f"{PROMPT_VERSION} {name}".strip()
 
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         gold, given = str(label(example, "answer")), output(prediction, "answer")
         got = (answer_text(given) or "").strip()
         found = evidence_found(example, prediction)
         if not got:
             missing = "omission" if "omission" in self.outcomes else "no"
             return self._verdict(0.0, missing, f"Expected: {gold}, got: no answer.", found)
-        try:
-            word, reason = self._outcome(self._reply(self.prompt(example, got)))
-        except EvaluationFailed as error:
-            if self.raises:
-                raise
-            return self._verdict(math.nan, "not judged", f"Not judged: {error}", found, False)
+        word, reason = self._outcome(self._reply(self.prompt(example, got)))
         score = self.outcomes[word]
         expected = f"Expected: {gold}, got: {shown(got)}."
         feedback = f"Correct: {shown(got)}." if score == 1.0 else f"{expected} {reason}".strip()
         return self._verdict(score, word, feedback, found)
+
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        found = evidence_found(example, prediction)
+        return self._verdict(math.nan, "not judged", feedback, found, False)
 
     def prompt(self, example: Any, answer: str) -> str:
         """Return what the model is asked about an answer.
@@ -206,24 +197,6 @@ class LMJudge:
                 f"{shown(reply, 80)!r}"
             )
         return word, shown(reply[match.end() :].lstrip(" \t\r\n.,:;*_-—–\"'"))
-
-    def _verdict(
-        self,
-        score: float,
-        kind: str,
-        feedback: str,
-        subscores: Mapping[str, float],
-        informative: bool = True,
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            subscores=dict(subscores),
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
 
 
 def _named() -> Any:

@@ -212,24 +212,6 @@ class MemoryAnswer(Judge):
         feedback = "Correct: the conversation does not say it."
         return self._verdict(1.0, "rightly abstained", feedback, scores)
 
-    def _verdict(
-        self,
-        score: float,
-        kind: str,
-        feedback: str,
-        subscores: Mapping[str, float],
-        informative: bool = True,
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            subscores=dict(subscores),
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
-
 
 def evidence_found(example: Any, prediction: Any) -> dict[str, float]:
     """Return the share of the evidence that was retrieved, as ``{"evidence": share}``.

@@ -220,24 +220,6 @@ class ExactMatch(Judge):
             return self._verdict(1.0, "collision", feedback, scores, False)
         return self._verdict(1.0, "match", f"Correct: {wanted}.", scores)
 
-    def _verdict(
-        self,
-        score: float,
-        kind: str,
-        feedback: str,
-        subscores: Mapping[str, float],
-        informative: bool = True,
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            subscores=dict(subscores),
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
-
 
 def _same(got: Sequence[str], gold: Sequence[str], form: Any) -> bool:
     return sorted(map(form, got)) == sorted(map(form, gold))

@@ -32,6 +32,7 @@ __all__ = [
     "each_session",
     "each_turn",
     "judge_for",
+    "question_alone",
     "question_family",
 ]
 
@@ -284,6 +285,11 @@ class MemoryQA(dspy.Module):
         ).answer
         ids = dict.fromkeys(name for passage in found for name in passage.ids)
         return dspy.Prediction(answer=answer, query=query, retrieved=list(ids))
+
+
+def question_alone(inputs: Mapping[str, Any]) -> str:
+    """Return the text that is embedded: the question alone."""
+    return str(inputs["question"])
 
 
 def question_family(inputs: Mapping[str, Any]) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import dspy
 
 from drpg_dspy.exceptions import BenchmarkDataMissing
 
@@ -17,9 +21,11 @@ __all__ = [
     "find_folder",
     "folders",
     "lines_in_order",
+    "predictions_by_id",
     "read_json",
     "read_jsonl",
     "read_text",
+    "text_lines",
 ]
 
 Data = str | os.PathLike[str] | None
@@ -80,11 +86,12 @@ def read_json(path: Path) -> Any:
     """Return what a JSON file holds.
 
     Raises:
-        ValueError: It cannot be read as JSON; the message names the file.
+        ValueError: It cannot be read, or not as JSON; the message names the file.
     """
+    text = read_text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(text)
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
 
 
@@ -102,15 +109,71 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return a file's text; bytes that are no UTF-8 survive as lone surrogates.
+    """Return a file's text, read as UTF-8; a byte order mark is left out, line ends are ``\\n``.
 
     Raises:
-        ValueError: It cannot be read.
+        ValueError: It cannot be read, or is no UTF-8: the message names the file, the likely
+            encoding and the command that converts it. A guess would make wrong answers of
+            right ones.
     """
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        with open(path, "rb") as raw, text_lines(path, raw) as lines:
+            return lines.read()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+@contextmanager
+def text_lines(
+    path: str | os.PathLike[str], raw: IO[bytes], *, newline: str | None = None
+) -> Iterator[io.TextIOBase]:
+    """Lend the text of an open file, plain or unpacked, to be read line by line as UTF-8.
+
+    Args:
+        path: Its name, for messages.
+        raw: Its bytes.
+        newline: As for :func:`open`.
+
+    Raises:
+        ValueError: It is no UTF-8, as for :func:`read_text`; found where it is read.
+    """
+    checked = _Checked(path, raw)
+    with io.TextIOWrapper(io.BufferedReader(checked), "utf-8-sig", newline=newline) as lines:
+        try:
+            yield lines
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise _other_encoding(path, "latin-1", f"it holds the byte 0x{byte:02X}") from error
+
+
+class _Checked(io.RawIOBase):
+    """Bytes of a file; refuses what is UTF-16 at its beginning, with a byte order mark or not."""
+
+    def __init__(self, path: str | os.PathLike[str], raw: IO[bytes]) -> None:
+        self._path = path
+        self._raw = raw
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._raw.read(len(buffer))
+        if not self._begun:
+            self._begun = True
+            if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise _other_encoding(self._path, "UTF-16", "it begins with the mark of UTF-16")
+            if data.count(0) > len(data) // 4:
+                raise _other_encoding(self._path, "UTF-16", "many of its bytes are 0")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _other_encoding(path: str | os.PathLike[str], likely: str, why: str) -> ValueError:
+    return ValueError(
+        f"{path} is not UTF-8: {why}, so it may be {likely}. Convert it: "
+        f"iconv -f {likely} -t UTF-8 {path} > {path}.utf8"
+    )
 
 
 def lines_in_order(path: str | os.PathLike[str], total: int, *, blocks: bool = False) -> list[str]:
@@ -170,6 +233,23 @@ def answers_by_id(
             raise ValueError(f"{path}, line {number}: the id {name!r} comes twice.")
         found[name] = row["prediction"]
     return {name: found.get(name, empty) for name in ids}
+
+
+def predictions_by_id(
+    path: str | os.PathLike[str], examples: Sequence[dspy.Example], field: str
+) -> list[dspy.Prediction]:
+    """Read JSON lines ``{"id": …, "prediction": …}`` as one prediction for each example.
+
+    Args:
+        path: The file.
+        examples: Whose ids may occur; one that does not gets a prediction of ``None``.
+        field: The output that a prediction is.
+
+    Raises:
+        ValueError: As for :func:`answers_by_id`.
+    """
+    given = answers_by_id(path, [example.id for example in examples], empty=None)
+    return [dspy.Prediction(**{field: given[example.id]}) for example in examples]
 
 
 def _places(data: Data) -> list[str | os.PathLike[str]]:

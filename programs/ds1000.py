@@ -43,7 +43,7 @@ import dspy
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.code import SCORINGS, PassAtOne, test_frame
 from evaluators.code.frame import INSERT
-from programs._files import Data, answers_by_id, find_folder, read_jsonl
+from programs._files import Data, answers_by_id, find_folder, read_jsonl, text_lines
 
 __all__ = [
     "BENCHMARK",
@@ -233,7 +233,7 @@ def _rows(data: Data) -> list[dict[str, Any]]:
     if path.suffix != ".gz":
         return read_jsonl(path)
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with gzip.open(path, "rb") as raw, text_lines(path, raw) as file:
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as gzipped JSON lines: {error}.") from error

@@ -55,9 +55,10 @@ from programs._conversations import (
     MemoryQA,
     Turn,
     judge_for,
+    question_alone,
     question_family,
 )
-from programs._files import Data, answers_by_id, find_file
+from programs._files import Data, find_file, predictions_by_id, text_lines
 from programs._splits import checked_limit, part_of
 
 __all__ = [
@@ -91,6 +92,7 @@ _GET_IT = (
 )
 
 category = question_family
+key = question_alone
 
 
 def load(
@@ -175,11 +177,6 @@ def evaluator(
     return judge_for(compare, options, OUTCOMES)
 
 
-def key(inputs: Mapping[str, Any]) -> str:
-    """Return the text that is embedded: the question alone."""
-    return str(inputs["question"])
-
-
 def read_predictions(
     path: str | os.PathLike[str], examples: Sequence[dspy.Example]
 ) -> list[dspy.Prediction]:
@@ -191,8 +188,7 @@ def read_predictions(
         ValueError: The file cannot be read, a line has not this form, or an id is unknown or
             comes twice.
     """
-    given = answers_by_id(path, [example.id for example in examples], empty=None)
-    return [dspy.Prediction(answer=given[example.id]) for example in examples]
+    return predictions_by_id(path, examples, "answer")
 
 
 BENCHMARK = Benchmark(
@@ -221,7 +217,7 @@ def _users(data: Data, variant: str) -> Iterator[tuple[Mapping[str, Any], str]]:
         data, "halumem", _FILES[variant], title=f"HaluMem ({variant})", get_it=get_it
     )
     seen: set[str] = set()
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as raw, text_lines(path, raw) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

@@ -44,7 +44,7 @@ import dspy
 from drpg_dspy.exceptions import BenchmarkDataMissing
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.qa import SCORINGS, ExactMatch
-from programs._files import Data, answers_by_id, find_folder, read_json, read_jsonl, read_text
+from programs._files import Data, find_folder, predictions_by_id, read_json, read_jsonl, read_text
 
 __all__ = ["BENCHMARK", "STREAM", "evaluator", "key", "load", "program", "read_predictions"]
 
@@ -181,8 +181,7 @@ def read_predictions(
     """
     official = _official(read_text(path))
     if official is None:
-        given = answers_by_id(path, [example.id for example in examples], empty=None)
-        return [dspy.Prediction(answer=given[example.id]) for example in examples]
+        return predictions_by_id(path, examples, "answer")
     answers, facts = official["answer"], official.get("sp") or {}
     if not isinstance(answers, dict) or not isinstance(facts, dict):
         raise ValueError(f'{path}: "answer" and "sp" must be objects with an entry for each id.')

@@ -44,9 +44,10 @@ from programs._conversations import (
     MemoryQA,
     Turn,
     judge_for,
+    question_alone,
     question_family,
 )
-from programs._files import Data, answers_by_id, find_file, read_json, read_text
+from programs._files import Data, find_file, predictions_by_id, read_json, read_text
 from programs._splits import checked_limit, part_of
 
 __all__ = [
@@ -87,6 +88,7 @@ _GET_IT = (
 )
 
 category = question_family
+key = question_alone
 
 
 def load(
@@ -171,11 +173,6 @@ def evaluator(
     return judge_for(compare, options)
 
 
-def key(inputs: Mapping[str, Any]) -> str:
-    """Return the text that is embedded: the question alone."""
-    return str(inputs["question"])
-
-
 def read_predictions(
     path: str | os.PathLike[str], examples: Sequence[dspy.Example]
 ) -> list[dspy.Prediction]:
@@ -192,8 +189,7 @@ def read_predictions(
     """
     samples = _official(read_text(path))
     if samples is None:
-        given = answers_by_id(path, [example.id for example in examples], empty=None)
-        return [dspy.Prediction(answer=given[example.id]) for example in examples]
+        return predictions_by_id(path, examples, "answer")
     found: dict[str, dict[str, Any]] = {}
     for sample in samples:
         for number, row in enumerate(sample["qa"], 1):

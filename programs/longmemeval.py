@@ -47,9 +47,10 @@ from programs._conversations import (
     MemoryQA,
     Turn,
     judge_for,
+    question_alone,
     question_family,
 )
-from programs._files import Data, answers_by_id, find_folder, read_json, read_jsonl, read_text
+from programs._files import Data, find_folder, predictions_by_id, read_json, read_jsonl, read_text
 from programs._splits import checked_limit, part_of
 
 __all__ = [
@@ -86,6 +87,7 @@ _GET_IT = (
 _PREFERENCE = "single-session-preference"
 
 category = question_family
+key = question_alone
 
 
 def load(
@@ -171,11 +173,6 @@ def evaluator(
     return judge_for(compare, options)
 
 
-def key(inputs: Mapping[str, Any]) -> str:
-    """Return the text that is embedded: the question alone."""
-    return str(inputs["question"])
-
-
 def read_predictions(
     path: str | os.PathLike[str], examples: Sequence[dspy.Example]
 ) -> list[dspy.Prediction]:
@@ -191,8 +188,7 @@ def read_predictions(
         ValueError: The file cannot be read or has neither form, or no id is an example's.
     """
     if '"hypothesis"' not in read_text(path):
-        given = answers_by_id(path, [example.id for example in examples], empty=None)
-        return [dspy.Prediction(answer=given[example.id]) for example in examples]
+        return predictions_by_id(path, examples, "answer")
     said = {str(row.get("question_id")): row.get("hypothesis") for row in read_jsonl(Path(path))}
     if examples and said.keys().isdisjoint(example.id for example in examples):
         raise ValueError(

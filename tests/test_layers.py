@@ -19,7 +19,7 @@ LAYERS = [
     ["retrieval"],
     ["memory", "tracking", "injection"],
     [
-        *("types", "benchmark", "plain", "arguments", "exceptions"),
+        *("types", "cards", "open_fields", "benchmark", "plain", "arguments", "exceptions"),
         *("carrier", "usage", "weights", "judging", "constraints"),
     ],
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drpg_dspy.cli.app import Group, help_if_alone
+from drpg_dspy.cli.memory_names import MEMORY
 
 if TYPE_CHECKING:
     from drpg_dspy.optimizers import ConstraintAdapter
@@ -42,9 +43,9 @@ _LM = click.option(
 def constraints(ctx: click.Context) -> None:
     """Add, edit and delete constraints; they hold from the next call of a running program on.
 
-    NAME is a run, or the file of a learner of your own. The program must serve them: a run
-    started with --optimizer constraints or with --constraint, a learner with a
-    ConstraintAdapter.
+    NAME is a run, a learner (its file is .drpg/NAME.sqlite), or a memory file. The program must
+    serve them: a run started with --optimizer constraints or with --constraint, a learner with
+    a ConstraintAdapter.
 
     \b
     Example:
@@ -60,7 +61,8 @@ def constraints(ctx: click.Context) -> None:
 
 def _change(*more: Callable[..., Any]) -> Callable[..., Any]:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed([click.argument("name"), click.argument("type"), *more, _AUTHOR]):
+        named = [click.argument("name", type=MEMORY), click.argument("type")]
+        for option in reversed([*named, *more, _AUTHOR]):
             function = option(function)
         return function
 
@@ -127,7 +129,7 @@ def delete_command(name: str, type: str, as_json: bool, **options: Any) -> None:
 
 
 @constraints.command("list")
-@click.argument("name")
+@click.argument("name", type=MEMORY)
 @_JSON
 def list_command(name: str, as_json: bool) -> None:
     """Show the constraints in force of NAME, in the order in which the model sees them.
@@ -160,7 +162,7 @@ def list_command(name: str, as_json: bool) -> None:
 
 
 @constraints.command("log")
-@click.argument("name")
+@click.argument("name", type=MEMORY)
 @_JSON
 def log_command(name: str, as_json: bool) -> None:
     """Show all changes to the constraints of NAME, newest first.
@@ -195,8 +197,8 @@ def _adapter(
 ) -> Iterator[ConstraintAdapter]:
     from contextlib import closing
 
-    from drpg_dspy.cli import runs
     from drpg_dspy.cli.learners import make_lm
+    from drpg_dspy.cli.memory_names import memory_file
     from drpg_dspy.memory import SQLiteMemory
     from drpg_dspy.optimizers import ConstraintAdapter
 
@@ -204,7 +206,7 @@ def _adapter(
         "on_conflict": "refuse" if refuse else "newest",
         "policy_lm": make_lm(lm, {}) if lm else None,
     }
-    with closing(SQLiteMemory(runs.memory_file(name), read_only=read_only)) as memory:
+    with closing(SQLiteMemory(memory_file(name), read_only=read_only)) as memory:
         yield ConstraintAdapter.open(memory, **options)
 
 

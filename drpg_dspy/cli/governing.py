@@ -6,6 +6,7 @@ import getpass
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from drpg_dspy.analysis.statistics import wilson
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.layout import clean, clip, columns, heading, plural, share
-from drpg_dspy.cli.policy_names import check_run, memory_path
+from drpg_dspy.cli.memory_names import memory_file
 from drpg_dspy.cli.steps import find_step
 from drpg_dspy.governance import Activity, Case, Decision, Governance, Provenance, case_of
 from drpg_dspy.governance.following import STATUS_KEY
@@ -30,6 +31,7 @@ __all__ = [
     "list_as_text",
     "opened",
     "provenance_as_text",
+    "rules_of",
 ]
 
 _MARKS = {"correct": "✓", "wrong": "✗", "failed": "!"}
@@ -38,11 +40,7 @@ _MARKS = {"correct": "✓", "wrong": "✗", "failed": "!"}
 @contextmanager
 def opened(name: str, *, writing: bool = False) -> Iterator[Governance]:
     """Open the memory that a name stands for, also while a program uses it."""
-    path = memory_path(name)
-    if path is None or not path.exists():
-        check_run(name)
-        raise Stopped(f"{name!r} has no steps yet, and so no policies.")
-    with closing(SQLiteMemory(path, read_only=not writing)) as memory:
+    with closing(SQLiteMemory(memory_file(name), read_only=not writing)) as memory:
         yield Governance(memory)
 
 
@@ -73,6 +71,18 @@ def edited(name: str, route: str) -> str:
     return "\n".join(line for line in after.splitlines() if not line.startswith("#"))
 
 
+def rules_of(file: Path) -> str:
+    """Return the text of a file with rules, without a byte order mark."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise wrong(
+            "--file",
+            f"{file} is not UTF-8: {error.reason} at byte {error.start}. Convert it, e.g. "
+            f"iconv -f latin-1 -t UTF-8 {file} > {file}.utf8",
+        ) from error
+
+
 def list_as_text(name: str, governance: Governance) -> str:
     """Say how each route stands."""
     state, routes = governance.state(), governance.status()
@@ -85,11 +95,11 @@ def list_as_text(name: str, governance: Governance) -> str:
             lines.append(f"  every call gets {stands}, held by a person's decision")
         elif state.approval:
             lines.append("  calls get no policy: none is approved yet")
-        elif status.newest is not None:
-            lines.append(f"  as its optimizer proposes; the newest is @{status.newest.version}")
+        elif status.last is not None:
+            lines.append(f"  as its optimizer proposes; the last was @{status.last.version}")
         else:
             lines.append("  no policy so far")
-        shown = status.standing if status.held else None if state.approval else status.newest
+        shown = status.standing if status.held else None if state.approval else status.last
         lines += [f"    - {clean(rule.text)}" for rule in shown.rules] if shown else []
         lines += [f"  pinned {rule.id}: {clean(rule.text)}" for rule in status.pinned]
         lines += [
@@ -228,10 +238,13 @@ def _ranges(steps: Sequence[int], most: int = 8) -> str:
 def _registry(governance: Governance) -> list[str]:
     text = governance.memory.get_meta(STATUS_KEY)
     status = json.loads(text) if text else {}
-    if not status.get("error"):
-        return []
-    n = plural(status["failures"], "look")
-    return [f"\nThe prompt registry cannot be read ({n} failed): {clip(status['error'], 200)}"]
+    lines = []
+    if status.get("error"):
+        n, why = plural(status["failures"], "look"), clip(status["error"], 200)
+        lines.append(f"\nThe prompt registry cannot be read ({n} failed): {why}")
+    if status.get("refused"):
+        lines.append(f"\nIn the prompt registry {clip(status['refused'], 300)}")
+    return lines
 
 
 def _said(made: Decision) -> str:

@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from drpg_dspy.cli.app import Stopped, unknown_name, wrong
+from drpg_dspy.cli.memory_names import not_there
 from drpg_dspy.exceptions import DRPGError
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ __all__ = [
     "compare_of",
     "import_from_here",
     "optimizer_classes",
-    "unknown_run",
     "writer_classes",
 ]
 
@@ -126,23 +126,6 @@ def import_from_here(spec: str, option: str) -> Any:
     return getattr(module, attribute)
 
 
-def unknown_run(option: str, kind: str, name: str) -> click.ClickException:
-    """Return the error for a name under which no run can be opened.
-
-    Args:
-        option: Where it was given.
-        kind: What was asked for: ``"run"``, ``"run or file"``.
-        name: The name.
-    """
-    from drpg_dspy.streaming import damaged_runs, list_runs
-
-    if why := damaged_runs().get(name):
-        return Stopped(f"The run {name!r} is damaged: {why}")
-    known = [run.name for run in list_runs()]
-    remedy = "" if known else "No run was started in this folder yet: drpg run --help."
-    return wrong(option, unknown_name(kind, name, known, remedy))
-
-
 def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
     """Return the methods by name, in alphabetical order.
 
@@ -201,7 +184,7 @@ class _RunName(Name):
         except DRPGError as error:
             raise Stopped(f"The run {value!r} is damaged: {error}") from error
         except ValueError:
-            raise unknown_run("NAME", "run", value) from None
+            raise not_there("NAME", value, only_runs=True) from None
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         from drpg_dspy.streaming import list_runs

@@ -10,7 +10,7 @@ import click
 
 from drpg_dspy.cli.app import Group, help_if_alone
 from drpg_dspy.cli.layout import emit_json
-from drpg_dspy.cli.policy_names import POLICIES
+from drpg_dspy.cli.memory_names import MEMORY
 
 __all__ = ["policy"]
 
@@ -47,7 +47,7 @@ def policy(ctx: click.Context) -> None:
 
 
 @policy.command("list")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def policy_list(name: str, as_json: bool) -> None:
     """Show how each route of NAME stands: what calls get, what is pinned, what waits.
@@ -68,7 +68,7 @@ def policy_list(name: str, as_json: bool) -> None:
 
 
 @policy.command("log")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.option("--route", help="One route only, e.g. predict.")
 @click.option("--last", type=click.IntRange(1), help="The newest N versions only.")
 @click.option("--decisions", is_flag=True, help="What people decided, instead of versions.")
@@ -112,7 +112,7 @@ def policy_log(
 
 
 @policy.command("show")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("version", metavar="ROUTE[@VERSION]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def policy_show(name: str, version: str, as_json: bool) -> None:
@@ -139,7 +139,7 @@ def policy_show(name: str, version: str, as_json: bool) -> None:
 
 
 @policy.command("diff")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("before", metavar="ROUTE@VERSION")
 @click.argument("after", metavar="ROUTE[@VERSION]")
 def policy_diff(name: str, before: str, after: str) -> None:
@@ -159,7 +159,7 @@ def policy_diff(name: str, before: str, after: str) -> None:
 
 
 @policy.command("why")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("rule", required=False)
 @click.option("--route", help="Where several routes have the rule.")
 @click.option("--step", type=click.IntRange(1), metavar="N", help="The other way: what a call got.")
@@ -197,7 +197,7 @@ def policy_why(
 
 
 @policy.command("approve")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("version", metavar="ROUTE@VERSION")
 @click.option("--reject", is_flag=True, help="Take it off the list instead.")
 @_deciding
@@ -222,7 +222,7 @@ def policy_approve(name: str, version: str, reject: bool, author: str | None, re
 
 
 @policy.command("approval")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.option("--required/--not-required", required=True, help="Whether learned versions wait.")
 @_deciding
 def policy_approval(name: str, required: bool, author: str | None, reason: str) -> None:
@@ -240,7 +240,7 @@ def policy_approval(name: str, required: bool, author: str | None, reason: str) 
 
 
 @policy.command("pin")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("route")
 @click.argument("rule")
 @click.option("--off", is_flag=True, help="Take the pin away.")
@@ -266,7 +266,7 @@ def policy_pin(
 
 
 @policy.command("edit")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("route")
 @click.option("--text", help="The rules, one a line; '' = no policy. Default: an editor opens.")
 @click.option(
@@ -292,14 +292,14 @@ def policy_edit(
     if text is not None and file is not None:
         raise click.UsageError("Give --text or --file, and not both.")
     if file is not None:
-        text = file.read_text(encoding="utf-8")
+        text = governing.rules_of(file)
     if text is None:
         text = governing.edited(name, route)
     governing.decide(name, "edit", route, text, author=author, reason=reason)
 
 
 @policy.command("rollback")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("version", metavar="ROUTE@VERSION")
 @_deciding
 def policy_rollback(name: str, version: str, author: str | None, reason: str) -> None:
@@ -317,7 +317,7 @@ def policy_rollback(name: str, version: str, author: str | None, reason: str) ->
 
 
 @policy.command("freeze")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("route", required=False, default="")
 @_deciding
 def policy_freeze(name: str, route: str, author: str | None, reason: str) -> None:
@@ -335,7 +335,7 @@ def policy_freeze(name: str, route: str, author: str | None, reason: str) -> Non
 
 
 @policy.command("thaw")
-@click.argument("name", type=POLICIES)
+@click.argument("name", type=MEMORY)
 @click.argument("route", required=False, default="")
 @_deciding
 def policy_thaw(name: str, route: str, author: str | None, reason: str) -> None:

@@ -15,6 +15,7 @@ import dspy
 from drpg_dspy.cli.app import wrong, wrong_if
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import open_learner
+from drpg_dspy.cli.memory_names import memory_path, run_of
 from drpg_dspy.cli.names import RUN, import_from_here
 from drpg_dspy.cli.stored import opened, parts_of
 from drpg_dspy.online import OnlinePolicyOptimizer
@@ -67,6 +68,12 @@ def _learner(name: str, wanted: Wanted) -> Iterator[tuple[OnlinePolicyOptimizer,
         with online:
             yield online, wanted.experiment
         return
+    if run_of(name) is None and memory_path(name) is not None:
+        raise wrong(
+            "NAME",
+            f"{name!r} is a learner's memory, and what is pulled is learned by its program: name "
+            "the program as MODULE:ATTRIBUTE, e.g. shop_app:online.",
+        )
     folder = opened(RUN.convert(name, None, None))
     with closing(parts_of(folder)) as stream:
         with open_learner(folder, stream, tracked=not folder.running) as online:

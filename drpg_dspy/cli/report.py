@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from drpg_dspy.cli.app import Command, wrong_if
+from drpg_dspy.cli.memory_names import not_there
 from drpg_dspy.cli.names import OUTPUT_FOLDER, RUN
 
 if TYPE_CHECKING:
@@ -97,7 +98,6 @@ def report(runs: tuple[str, ...], out: Path, **options: Any) -> None:
 
 
 def _folders(given: Sequence[str]) -> list[RunFolder]:
-    from drpg_dspy.cli import names
     from drpg_dspy.cli.stored import as_it_is
     from drpg_dspy.streaming import RunFolder, list_runs
 
@@ -112,7 +112,7 @@ def _folders(given: Sequence[str]) -> list[RunFolder]:
         elif _WILD & set(name) and (matches := fnmatch.filter(known, name)):
             found.extend(known[match] for match in matches)
         else:
-            raise names.unknown_run("RUNS", "run", name)
+            raise not_there("RUNS", name, only_runs=True)
     return [as_it_is(run) for run in found]
 
 

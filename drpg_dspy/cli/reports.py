@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from drpg_dspy.analysis import RunSummary, summarise
+from drpg_dspy.analysis import RunSummary
 from drpg_dspy.cli.holdouts import arms_as_plain, arms_as_text, method_of
 from drpg_dspy.cli.layout import clip, columns, count, heading, minutes, share
 from drpg_dspy.cli.settings import LIMITS
@@ -16,7 +16,14 @@ from drpg_dspy.memory.base import Memory
 from drpg_dspy.streaming import RunConfig, RunFolder
 from drpg_dspy.types import Guidance, Usage
 
-__all__ = ["how_to_go_on", "report_as_plain", "report_as_text", "where_to_look", "with_steps"]
+__all__ = [
+    "how_to_go_on",
+    "learner_as_text",
+    "report_as_plain",
+    "report_as_text",
+    "steps_as_text",
+    "where_to_look",
+]
 
 
 def report_as_text(folder: RunFolder, summary: RunSummary, metric: str, memory: Memory) -> str:
@@ -25,20 +32,17 @@ def report_as_text(folder: RunFolder, summary: RunSummary, metric: str, memory: 
     title = f"{folder.name}: {method_of(config)} on {config.benchmark}, {config.lm}"
     # Answers to the same items under other policies have no score together.
     score = f"{summary.n} answers" if "epochs" in config.extra else _score(summary, metric)
-    lines = [heading(clip(title, 100)), f"  {score}"]
-    if missing := _missing(summary):
-        lines.append(f"  {missing}")
-    if arms := arms_as_text(config, memory):
-        lines.append(arms)
-    lines.append(_spent(summary))
-    if summary.counts:
-        counted = ", ".join(f"{name} {n}" for name, n in summary.counts.items())
-        lines.append(f"  counted: {counted}")
+    lines = _figures(title, score, summary, arms_as_text(config, memory))
     if folder.running:
         lines.append("  still running")
     elif summary.stopped:
         lines.append(f"  not finished: {summary.stopped}")
     return "\n".join(lines)
+
+
+def learner_as_text(name: str, summary: RunSummary) -> str:
+    """Return the figures of a learner of the user's own, whose settings are not on record."""
+    return "\n".join(_figures(f"{name}: a learner", _score(summary, "score"), summary, ""))
 
 
 def report_as_plain(folder: RunFolder, summary: RunSummary, memory: Memory) -> dict[str, Any]:
@@ -52,9 +56,8 @@ def report_as_plain(folder: RunFolder, summary: RunSummary, memory: Memory) -> d
     }
 
 
-def with_steps(folder: RunFolder, memory: Memory, metric: str) -> Iterator[str]:
-    """Yield a run's figures and one line for each step, ready for a pager."""
-    yield f"{report_as_text(folder, summarise(memory), metric, memory)}\n\n"
+def steps_as_text(memory: Memory) -> Iterator[str]:
+    """Yield a table with one line for each step; nothing where there is none."""
     rows = []
     for rollout, feedback in memory.rollouts():
         word = verdict_word(memory, rollout, feedback)
@@ -74,6 +77,19 @@ def with_steps(folder: RunFolder, memory: Memory, metric: str) -> Iterator[str]:
         )
     if rows:
         yield columns(rows, ("step", "", "policy", "shots", "tokens", "question", "answer")) + "\n"
+
+
+def _figures(title: str, score: str, summary: RunSummary, arms: str) -> list[str]:
+    lines = [heading(clip(title, 100)), f"  {score}"]
+    if missing := _missing(summary):
+        lines.append(f"  {missing}")
+    if arms:
+        lines.append(arms)
+    lines.append(_spent(summary))
+    if summary.counts:
+        counted = ", ".join(f"{name} {n}" for name, n in summary.counts.items())
+        lines.append(f"  counted: {counted}")
+    return lines
 
 
 def _versions(guidance: Guidance) -> str:

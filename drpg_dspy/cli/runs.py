@@ -17,6 +17,7 @@ from drpg_dspy.cli import epoch_runs, names, reports
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import Stream, embedder_spec, make_embedder, open_learner, prepare
+from drpg_dspy.cli.memory_names import memory_file, run_of
 from drpg_dspy.cli.settings import DEFAULTS, budget_from, config_from, default_name
 from drpg_dspy.cli.stored import EMBEDDER_KEY, check_data_of, opened, parts_of, with_limit
 from drpg_dspy.exceptions import UnknownRollout
@@ -28,7 +29,6 @@ from drpg_dspy.streaming import (
     ProgressReport,
     RunConfig,
     RunFolder,
-    list_runs,
     run_stream,
 )
 from drpg_dspy.streaming.settings import check_length
@@ -37,7 +37,6 @@ from drpg_dspy.types import Feedback
 __all__ = [
     "execute",
     "give_feedback",
-    "memory_file",
     "reading",
     "reindex",
     "resume_and_report",
@@ -145,29 +144,36 @@ def execute(
 
 @contextmanager
 def reading(name: str) -> Iterator[Memory]:
-    """Lend a run's memory for reading, also while the run is going on."""
-    with closing(SQLiteMemory(_existing(RunFolder.open(name)), read_only=True)) as memory:
+    """Lend the memory of a run or learner for reading, also while it is being written."""
+    with closing(SQLiteMemory(memory_file(name), read_only=True)) as memory:
         yield memory
 
 
 def summary_as_plain(name: str, memory: Memory) -> dict[str, Any]:
-    """Return a run's settings, figures and steps for ``drpg show --json``."""
+    """Return a run's settings, figures and steps for ``drpg show --json``.
+
+    A learner has no settings and no status on record: these keys are missing.
+    """
     from drpg_dspy.analysis import steps_table
 
+    summary, steps = summarise(memory), {"steps": steps_table(memory)}
+    if run_of(name) is None:
+        return {"name": name, **summary.as_dict(), **steps}
     folder = opened(name)
-    return {
-        **reports.report_as_plain(folder, summarise(memory), memory),
-        **_epochs(folder, memory),
-        "steps": steps_table(memory),
-    }
+    return {**reports.report_as_plain(folder, summary, memory), **_epochs(folder, memory), **steps}
 
 
 def summary_as_text(name: str, memory: Memory) -> Iterator[str]:
-    """Yield what ``drpg show`` prints of a run."""
+    """Yield what ``drpg show`` prints of a run, or of a learner."""
+    if run_of(name) is None:
+        yield f"{reports.learner_as_text(name, summarise(memory))}\n\n"
+        yield from reports.steps_as_text(memory)
+        return
     folder = opened(name)
     if epoch_runs.PLAN in folder.config.extra:
         yield "\n".join([*epoch_runs.lines(memory), "", ""])
-    yield from reports.with_steps(folder, memory, _metric_name(folder))
+    yield f"{reports.report_as_text(folder, summarise(memory), _metric_name(folder), memory)}\n\n"
+    yield from reports.steps_as_text(memory)
 
 
 def give_feedback(
@@ -182,7 +188,7 @@ def give_feedback(
         click.BadParameter: The run has no such rollout or step, or the score is none.
     """
     folder = opened(name)
-    with closing(SQLiteMemory(_existing(folder), read_only=True)) as memory:
+    with closing(SQLiteMemory(memory_file(folder.name), read_only=True)) as memory:
         rollout_id, step = _rollout(memory, rollout)
     with wrong_if("--score", ValueError):
         verdict = None if score is None else Feedback(score, text=text, author=author)
@@ -201,21 +207,6 @@ def give_feedback(
     if standing is not None and standing.error:
         return step, f"score {score:g} kept, but not learned from: {standing.error}"
     return step, f"score {score:g} kept"
-
-
-def memory_file(name_or_file: str) -> Path:
-    """Return the memory file of a run, or the file itself.
-
-    Raises:
-        click.BadParameter: It is neither.
-    """
-    known = {run.name: run for run in list_runs()}
-    if name_or_file in known:
-        return _existing(known[name_or_file])
-    path = Path(name_or_file)
-    if path.is_file():
-        return path
-    raise names.unknown_run("NAME_OR_FILE", "run or file", name_or_file)
 
 
 def reindex(path: Path, spec: str) -> int:
@@ -274,13 +265,6 @@ def _metric_name(folder: RunFolder) -> str:
         return names.benchmark(folder.config.benchmark).metric
     except (click.ClickException, ImportError):
         return "score"  # a run can be read where its benchmark is not installed
-
-
-def _existing(folder: RunFolder) -> Path:
-    folder.check_whole()
-    if not folder.memory_path.exists():
-        raise Stopped(f"Run {folder.name!r} has no steps yet: drpg resume {folder.name}.")
-    return folder.memory_path
 
 
 def _rollout(memory: Memory, named: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""``drpg show``: a run, or one step of it."""
+"""``drpg show``: a run or a learner, or one step of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import click
 
 from drpg_dspy.cli.app import Command, wrong_if
 from drpg_dspy.cli.layout import emit_json
-from drpg_dspy.cli.names import OUTPUT_FILE, RUN
+from drpg_dspy.cli.memory_names import MEMORY
+from drpg_dspy.cli.names import OUTPUT_FILE
 
 if TYPE_CHECKING:
     from drpg_dspy.memory.base import Memory
@@ -18,7 +19,7 @@ __all__ = ["show"]
 
 
 @click.command(cls=Command)
-@click.argument("name", type=RUN)
+@click.argument("name", type=MEMORY)
 @click.option("--step", type=click.IntRange(1), help="Show this step in full.")
 @click.option("--full", is_flag=True, help="Do not cut long values.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -28,11 +29,13 @@ __all__ = ["show"]
     help="Write the step inspector, one self-contained page, to this file.",
 )
 def show(name: str, step: int | None, full: bool, as_json: bool, html: Path | None) -> None:
-    """Show run NAME: its figures and a table of its steps, or one step in full.
+    """Show NAME: its figures and a table of its steps, or one step in full.
+
+    NAME is a run, a learner (its file is .drpg/NAME.sqlite), or a memory file.
 
     A step in full: the examples that were retrieved (R_t), the right and wrong cases that the
     policy writer saw (R'_t), the policy (P_t), the answer, the verdict with its feedback, and
-    what each cost. Reads the run's file only, also while the run is going on.
+    what each cost. Only the file is read, also while the run is going on.
 
     \b
     Example:

@@ -36,6 +36,7 @@ __all__ = ["DEFAULT_OPTIMIZERS", "compare"]
 _log = logging.getLogger(__name__)
 
 DEFAULT_OPTIMIZERS = ("zero_shot", "self_stream_icl", "drpg", "miprov2", "gepa")
+"""The columns of a comparison unless others are named."""
 
 _SETTINGS, _RESULT = "compare.json", "result.json"
 _LONGEST_REASON = 500

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from drpg_dspy.arguments import LONGEST_RULE
 from drpg_dspy.plain import digest
 
 __all__ = [
@@ -52,7 +53,7 @@ JUDGED_TYPES = (
 TYPES = RULE_TYPES + JUDGED_TYPES
 """All 21 types, as RECAP counts them (App. B): 8 by rule, 13 by a judge."""
 
-MAX_TEXT = 2_000
+MAX_TEXT = LONGEST_RULE
 """Longest text of one constraint, in characters."""
 
 

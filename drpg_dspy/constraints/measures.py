@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 __all__ = [
     "COMMAS",
@@ -15,6 +16,7 @@ __all__ = [
     "holds_json",
     "is_json",
     "occurrences",
+    "sentence_ends",
     "table_sizes",
 ]
 
@@ -63,7 +65,17 @@ def count_sentences(text: str) -> int:
     >>> count_sentences("# Title\\n- first item\\n- second item")
     3
     """
-    return sum(_sentences_in(block) for block in _blocks(text))
+    return len(sentence_ends(text))
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return where the sentences of :func:`count_sentences` end: offsets in the text.
+
+    >>> text = "Dr. Lee left. Why?\\n\\nNobody knows"
+    >>> [text[:end] for end in sentence_ends(text)]
+    ['Dr. Lee left.', 'Dr. Lee left. Why?', 'Dr. Lee left. Why?\\n\\nNobody knows']
+    """
+    return [end for start, stop in _blocks(text) for end in _ends_in(text, start, stop)]
 
 
 def count_paragraphs(text: str) -> int:
@@ -149,30 +161,32 @@ def occurrences(keyword: str, text: str) -> int:
     return len(re.findall(before + pattern + after, text, re.IGNORECASE))
 
 
-def _blocks(text: str) -> list[str]:
-    """Cut a text where a sentence ends without a mark."""
-    blocks: list[str] = [""]
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a text that no sentence goes across: where each begins and ends."""
+    begin = here = 0
     alone = False
-    for line in text.splitlines():
-        starts = bool(_ITEM_OR_HEADING.match(line))
-        if not line.strip() or starts or alone:
-            blocks.append(line)
-        else:
-            blocks[-1] += " " + line
-        alone = bool(_HEADING.match(line)) or not line.strip()
-    return blocks
+    for line in text.splitlines(keepends=True):
+        if not line.strip() or alone or _ITEM_OR_HEADING.match(line):
+            yield begin, here
+            begin = here
+        here += len(line)
+        alone = not line.strip() or bool(_HEADING.match(line))
+    yield begin, here
 
 
-def _sentences_in(block: str) -> int:
-    found, start, end = 0, 0, len(block.rstrip())
+def _ends_in(text: str, begin: int, end: int) -> Iterator[int]:
+    block = text[begin:end].rstrip()
+    start = 0
     for stop in _STOP.finditer(block):
         tail = block[max(start, stop.end() - _ABBREVIATION) : stop.end()]
         numbered = stop.end() - start < _ABBREVIATION and _ITEM_NUMBER.fullmatch(tail)
-        if numbered or (stop.end() < end and _NO_STOP.search(tail)):
+        if numbered or (stop.end() < len(block) and _NO_STOP.search(tail)):
             continue
-        found += bool(_SOLID.search(block, start, stop.end()))
+        if _SOLID.search(block, start, stop.end()):
+            yield begin + stop.end()
         start = stop.end()
-    return found + bool(_SOLID.search(block, start))
+    if _SOLID.search(block, start):
+        yield begin + len(block)
 
 
 def _reads(text: str) -> bool:

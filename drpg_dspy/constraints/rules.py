@@ -76,9 +76,13 @@ class LengthRule:
     least: int = 0
     most: int | None = None
 
+    def count(self, answer: str) -> int:
+        """Return the length of an answer in the rule's unit."""
+        return _COUNT[self.unit](answer)
+
     def check(self, answer: str) -> Check:
         """Check one answer."""
-        return _in_range(_COUNT[self.unit](answer), self.unit, self.least, self.most)
+        return _in_range(self.count(answer), self.unit, self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,7 @@ class CaseRule:
 
 
 Rule = LengthRule | KeywordRule | FormatRule | StartRule | EndRule | NoCommasRule | CaseRule
+"""What a constraint's text says that can be checked without a model."""
 
 EMPTY = "the answer is empty"
 

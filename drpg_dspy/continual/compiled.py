@@ -35,9 +35,12 @@ class Compiled:
         program: A program that takes ``prompt`` and returns ``response``, with one predictor.
         make: Builds the optimizer around a metric; see :func:`gepa` and :func:`miprov2`.
         name: As on the command line.
-        max_tokens: Instructions are cut to so many tokens (at four characters each).
-        tasks: Synthetic tasks in the training set.
+        max_tokens: Instructions are cut to so many tokens (at four characters each), at least 1.
+        tasks: Synthetic tasks in the training set, at least 1.
         judge: By default the backbone itself.
+
+    Raises:
+        ValueError: ``max_tokens`` or ``tasks`` is no whole number of at least 1.
 
     Source: RECAP, §2 and App. I.
     """
@@ -117,8 +120,11 @@ def gepa(metric_calls: int = 6, seed: int = 0) -> Make:
     Args:
         metric_calls: Evaluations of a candidate on a task; each costs two LM calls where the
             answer is new, and each new candidate one more for reflection: six come to at most
-            about 17 calls.
+            about 17 calls. At least 1.
         seed: Of its choices.
+
+    Raises:
+        ValueError: When it is built: ``metric_calls`` is no whole number of at least 1.
 
     Deviations: DSPy's GEPA is steered by evaluations, not by a population of 4 over 2
     generations with an elite of 2, as the paper's is; the budget of calls is the paper's.

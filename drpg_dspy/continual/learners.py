@@ -67,8 +67,11 @@ class SelfPlayLearner(_Served):
         program: A program that takes ``prompt`` and returns ``response``.
         optimizer: The method.
         embedder: Of its memory; ``None`` = the library's default.
-        tasks: Answered for each operation.
+        tasks: Answered for each operation, at least 1.
         judge: By default the backbone itself (:class:`SelfJudge`).
+
+    Raises:
+        ValueError: ``tasks`` is no whole number of at least 1.
 
     Source: RECAP, §2 and App. I: self-play methods use the backbone as generator and judge.
 

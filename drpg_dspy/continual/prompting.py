@@ -58,9 +58,12 @@ class InContext:
 
     Args:
         program: A program that takes ``prompt`` and returns ``response``, with one predictor.
-        demos: Shown at most.
-        pool: Kept at most; the oldest go first.
-        per_change: Written for each addition or edit.
+        demos: Shown at most, at least 1.
+        pool: Kept at most, at least 1; the oldest go first.
+        per_change: Written for each addition or edit, at least 1.
+
+    Raises:
+        ValueError: One of the three numbers is no whole number of at least 1.
 
     Source: RECAP, App. I (3 demonstrations, constraint-matched, pool of 30).
 

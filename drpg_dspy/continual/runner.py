@@ -39,6 +39,9 @@ class Protocol:
         prompts: The test prompts, the same at every step.
         check: Checks answers.
         full_information: Tell ``adapt`` the texts of all constraints in force (App. K).
+
+    Raises:
+        ValueError: There is no prompt, or two have the same id.
     """
 
     schedule: Schedule

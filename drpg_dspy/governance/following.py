@@ -32,12 +32,17 @@ class RegistryFollower:
     What was taken up is remembered in the memory, so of several processes one takes it up, and a
     change made while none was running is taken up by the next. A registry that fails is never in
     the way of a call: failures are counted, logged once of a kind and shown by
-    ``drpg policy list``; the next look comes later, at most a minute.
+    ``drpg policy list``; the next look comes later, at most a minute. A text that no policy may
+    hold (a rule of more than :data:`drpg_dspy.arguments.LONGEST_RULE` characters, a control
+    character) is not taken up, logged and shown there; what stood goes on standing.
 
     Args:
         governance: Of the learner.
         read: Returns what stands in the registry (:meth:`.RegistryReader.read`).
         every: Seconds between looks, more than 0.
+
+    Raises:
+        ValueError: ``every`` is no number of more than 0.
 
     Attributes:
         looks: Looks that succeeded.
@@ -55,6 +60,7 @@ class RegistryFollower:
         self.failures = 0
         self.last_error = ""
         self._in_a_row = 0
+        self._refused = ""
         self._kinds: set[str] = set()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -84,7 +90,7 @@ class RegistryFollower:
         self.looks += 1
         if self._in_a_row:
             self._in_a_row = 0
-            self._note("")
+            self._note()
         return True
 
     def _work(self) -> None:
@@ -120,8 +126,24 @@ class RegistryFollower:
 
     def _stand(self, found: HandMade, version: int, text: str, what: str, reason: str) -> None:
         author = self._author(found, what)
-        if self.governance.take_up(found.route, text, what, version, author=author, reason=reason):
+        try:
+            taken = self.governance.take_up(
+                found.route, text, what, version, author=author, reason=reason
+            )
+        except ValueError as error:  # what a person wrote there is no policy
+            self._refuse(found, version, what, error)
+            return
+        if taken:
             _log.info("%s: version %d stands, by %s.", found.prompt, version, author)
+            if self._refused:
+                self._refused = ""
+                self._note()
+
+    def _refuse(self, found: HandMade, version: int, what: str, why: ValueError) -> None:
+        self._refused = f"version {version} of {found.prompt} is not taken up: {why}"
+        _log.warning("In the prompt registry %s", self._refused)
+        self.governance.mark_seen(found.route, what, version)
+        self._note()
 
     def _author(self, found: HandMade, what: str) -> str:
         name = found.author if what == "newest" else ""
@@ -142,10 +164,15 @@ class RegistryFollower:
                 "stand; further failures of this kind are only counted.",
                 self.last_error,
             )
-        self._note(self.last_error)
+        self._note()
 
-    def _note(self, error: str) -> None:
-        status = {"failures": self.failures, "error": error, "at": time.time()}
+    def _note(self) -> None:
+        status = {
+            "failures": self.failures,
+            "error": self.last_error if self._in_a_row else "",
+            "refused": self._refused,
+            "at": time.time(),
+        }
         try:
             self.governance.memory.set_meta(STATUS_KEY, json.dumps(status))
         except Exception as problem:  # noqa: BLE001 - the memory is busy or closed: only a figure is lost

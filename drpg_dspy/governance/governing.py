@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from drpg_dspy.exceptions import OutdatedCandidate
 from drpg_dspy.governance.reading import PolicyReader
 from drpg_dspy.governance.state import KEY, Decision, State
-from drpg_dspy.governance.texts import changed, rules_from
+from drpg_dspy.governance.texts import changed, one_rule, rules_from
 from drpg_dspy.types import Policy, Rule
 
 __all__ = ["Governance"]
@@ -68,13 +68,19 @@ class Governance(PolicyReader):
 
         Args:
             route: The route.
-            rule: The text of a new rule, or the id or text of one that the route had.
+            rule: The text of a new rule (one line: line breaks become blanks), or the id or
+                text of one that the route had.
             author: Who decides, e.g. ``"person:ada"``.
             reason: Why.
+
+        Raises:
+            ValueError: There is no such route, no author, or a new rule is empty, a list of
+                several, longer than :data:`drpg_dspy.arguments.LONGEST_RULE` characters, or
+                holds a control character.
         """
         self._check_route(route)
         known = self._known(route)
-        found = known.get(rule) or Rule(rule.strip(), author=author)
+        found = known.get(rule) or Rule(one_rule(rule), author=author)
         pinned = dataclasses.replace(found, pinned=True)
         now = self.current(route)
         others = [one for one in now.rules if one.text != pinned.text] if now else []
@@ -92,9 +98,13 @@ class Governance(PolicyReader):
     def unpin(self, route: str, rule: str, *, author: str, reason: str = "") -> Decision:
         """Take a pinned rule's pin away; where a version is held, it stays part of that.
 
+        Elsewhere a rule by a person goes with its pin; one that was learned is the optimizer's
+        again.
+
         Raises:
             ValueError: No such rule is pinned.
         """
+        without = self._without_pin(route, rule, author)
 
         def decide(state: State) -> State:
             pinned = state.route(route).pinned
@@ -104,7 +114,7 @@ class Governance(PolicyReader):
                 raise ValueError(f"{route} has no pinned rule {rule!r}. Pinned: {has}.")
             return state.with_route(route, pinned=left)
 
-        return self._decide(decide, "unpin", route, 0, author, reason)
+        return self._decide(decide, "unpin", route, 0, author, reason, without)
 
     def edit(
         self, route: str, text: str | Iterable[str], *, author: str, reason: str = ""
@@ -116,10 +126,17 @@ class Governance(PolicyReader):
             text: Its rules, or a text with one on each line; empty = no policy.
             author: Who decides.
             reason: Why.
+
+        Raises:
+            ValueError: There is no such route, no author, or a new rule is longer than
+                :data:`drpg_dspy.arguments.LONGEST_RULE` characters or holds a control
+                character; nothing was changed.
         """
         self._check_route(route)
-        lines = text if isinstance(text, str) else "\n".join(f"- {rule}" for rule in text)
-        rules = self._written(route, lines, author)
+        if not isinstance(text, str):
+            known = self._known(route)
+            text = "\n".join(f"- {rule if rule in known else one_rule(rule)}" for rule in text)
+        rules = self._written(route, text, author)
         version = 0
         if rules:
             version = self._store(Policy(route, rules, author=author, message=reason or "edited"))
@@ -169,11 +186,11 @@ class Governance(PolicyReader):
         on by themselves from the next call on; versions that people hold are held.
         """
         statuses = self.status() if required else []
-        newest = {s.route: s.newest.version for s in statuses if s.newest and not s.held}
+        used = {one.route: one.last.version for one in statuses if one.last and not one.held}
 
         def decide(state: State) -> State:
             if required and not state.approval:
-                for name, version in newest.items():
+                for name, version in used.items():
                     state = state.with_route(name, standing=version)
             return dataclasses.replace(state, approval=required)
 
@@ -192,6 +209,10 @@ class Governance(PolicyReader):
             number: Its number in the registry.
             author: Who made it.
             reason: Why.
+
+        Raises:
+            ValueError: A new rule is too long or not plain text, as for :meth:`edit`; nothing
+                was changed.
         """
         rules = self._written(route, text, author)
         version = 0
@@ -249,6 +270,7 @@ class Governance(PolicyReader):
         version: int,
         author: str,
         reason: str,
+        policies: Sequence[Policy] = (),
     ) -> Decision:
         if not isinstance(author, str) or not author.strip():
             raise ValueError(f"A decision needs its author, e.g. 'person:ada', got {author!r}.")
@@ -257,10 +279,24 @@ class Governance(PolicyReader):
 
         def amendment(text: str | None) -> tuple[dict[str, str], tuple[Policy, ...]]:
             made["state"] = change(State.decode(text)).deciding(entry)
-            return {KEY: made["state"].encode()}, ()
+            return {KEY: made["state"].encode()}, tuple(policies)
 
         self.memory.amend(KEY, amendment)
         return made["state"].decisions[-1]
+
+    def _without_pin(self, route: str, rule: str, author: str) -> list[Policy]:
+        """Return what is in force from now on without a pin: nothing else where one is held."""
+        now = None if self.state().route(route).standing is not None else self.current(route)
+        if now is None:
+            return []
+        people = {decision.author for decision in self.log(route)}
+        rules = [
+            dataclasses.replace(one, pinned=False) if rule in (one.id, one.text) else one
+            for one in now.rules
+            if rule not in (one.id, one.text) or one.author not in people
+        ]
+        step = self.memory.count_rollouts() + 1
+        return [Policy(route, tuple(rules), author=author, message=f"unpinned: {rule}", step=step)]
 
     def _store(self, policy: Policy) -> int:
         """Store a person's version; return its number."""

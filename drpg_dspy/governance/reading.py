@@ -28,7 +28,7 @@ class RouteStatus:
     Attributes:
         route: Its name.
         versions: Distinct policy texts that it ever had.
-        newest: The newest of them that is no candidate; ``None`` = there is none.
+        last: The version that it used last; ``None`` = none, or no policy any more.
         standing: The version that every call gets; ``None`` = what the optimizer proposes, or
             nothing where approval is required.
         held: A person decided what every call gets; with ``standing=None``: no policy.
@@ -38,7 +38,7 @@ class RouteStatus:
 
     route: str
     versions: int
-    newest: Policy | None
+    last: Policy | None
     standing: Policy | None
     held: bool
     pinned: tuple[Rule, ...]
@@ -123,11 +123,11 @@ class PolicyReader:
         return rule_provenance(self.memory, route, versions, self._find_rule(route, rule))
 
     def current(self, route: str) -> Policy | None:
-        """Return what stands for a route, or the newest version that is no candidate."""
+        """Return what stands for a route, or else the version that it used last."""
         governed = self.state().route(route)
         if governed.standing is not None:
             return self.memory.policy(route, governed.standing) if governed.standing else None
-        return self._newest(route, self.memory.policies(route), governed.candidates)
+        return self._last(route, governed.candidates)
 
     def _status(self, route: str, state: State, versions: list[Policy]) -> RouteStatus:
         own = [policy for policy in versions if policy.route == route]
@@ -137,17 +137,20 @@ class PolicyReader:
         return RouteStatus(
             route=route,
             versions=sum(bool(policy.rules) for policy in own),
-            newest=self._newest(route, own, governed.candidates),
+            last=self._last(route, governed.candidates),
             standing=standing,
             held=governed.standing is not None,
             pinned=governed.pinned,
             candidates=waiting,
         )
 
-    def _newest(self, route: str, own: list[Policy], candidates: Iterable[int]) -> Policy | None:
-        waiting = set(candidates)
-        real = [policy for policy in own if policy.rules and policy.version not in waiting]
-        return real[-1] if real else None
+    def _last(self, route: str, candidates: Iterable[int]) -> Policy | None:
+        last = self.memory.in_force(route)
+        if last is None:  # it has policies for categories alone
+            waiting = set(candidates)
+            real = [one for one in self.memory.policies(route) if one.version not in waiting]
+            last = real[-1] if real else None
+        return last if last is not None and last.rules else None
 
     def _known(self, route: str) -> dict[str, Rule]:
         """Return the rules that a route had, by id and by text, the newest of each."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from drpg_dspy.arguments import rule_text
 from drpg_dspy.types import Policy, Rule
 
-__all__ = ["changed", "rules_from"]
+__all__ = ["changed", "one_rule", "rules_from"]
 
 _BULLET = re.compile(r"\s*(?:[-*•–]|\d{1,3}[.)])\s+")
 
@@ -21,7 +22,11 @@ def rules_from(text: str, author: str, known: Iterable[Rule] = ()) -> tuple[Rule
     Args:
         text: The text.
         author: Of the rules that are new.
-        known: Rules of earlier versions.
+        known: Rules of earlier versions, whatever their length.
+
+    Raises:
+        ValueError: A new rule is longer than :data:`drpg_dspy.arguments.LONGEST_RULE`, or not
+            plain text; the message says which and why.
 
     >>> [rule.text for rule in rules_from("- Use INNER JOIN\n  by default.\n- Quote names.", "me")]
     ['Use INNER JOIN by default.', 'Quote names.']
@@ -39,7 +44,32 @@ def rules_from(text: str, author: str, known: Iterable[Rule] = ()) -> tuple[Rule
             found[-1] = f"{found[-1]} {line.strip()}".strip()
     earlier = {rule.text: rule for rule in known}
     texts = dict.fromkeys(text for text in found if text)
-    return tuple(earlier.get(text) or Rule(text, author=author) for text in texts)
+    rules: dict[str, Rule] = {}
+    for number, text in enumerate(texts, 1):
+        known_one = earlier.get(text) or earlier.get(" ".join(text.split()))
+        rule = known_one or Rule(rule_text(f"Rule {number}", text), author=author)
+        rules[rule.text] = rule
+    return tuple(rules.values())
+
+
+def one_rule(text: str) -> str:
+    r"""Return the one rule that a text states, without a bullet.
+
+    Raises:
+        ValueError: It states several or none, or one that no policy may hold, as for
+            :func:`rules_from`.
+
+    >>> one_rule("- Never answer\n  from memory.")
+    'Never answer from memory.'
+    >>> one_rule("- Quote names.\n- No CROSS JOIN.")
+    Traceback (most recent call last):
+    ValueError: rule must be one rule, got a list of 2. Pin each by itself.
+    """
+    line = rule_text("rule", text)
+    bullets = sum(bool(_BULLET.match(line)) for line in text.splitlines())
+    if bullets > 1:
+        raise ValueError(f"rule must be one rule, got a list of {bullets}. Pin each by itself.")
+    return _BULLET.sub("", line, count=1) if _BULLET.match(line) else line
 
 
 def changed(before: Policy | None, after: Policy | None) -> list[tuple[str, str]]:

@@ -30,7 +30,11 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _PLACEMENTS = ("input", "instructions")
-_NOT_PARTS = frozenset({"history", "callbacks", "demos", "traces", "train"})
+_NOT_PARTS = frozenset(
+    "history callbacks demos traces train "
+    # What DSPy's optimizers leave on a program that they compiled: the candidates they tried.
+    "candidate_programs mb_candidate_programs trial_logs".split()
+)
 
 
 def attach(
@@ -195,7 +199,7 @@ def _parts(program: dspy.Module) -> Iterator[tuple[str, Any]]:
     """Yield every module inside a program by path, each once.
 
     Unlike ``named_sub_modules`` it does not search histories and demos, which in a program that
-    has run for a while hold thousands of entries.
+    has run for a while hold thousands of entries, nor the candidates that an optimizer tried.
     """
     seen: set[int] = set()
     stack: list[tuple[str, Any]] = [("self", program)]

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 EventKind = Literal["rollout", "feedback", "retraction", "policy"]
+"""What an entry of a memory's log tells of."""
 
 Claim = tuple[str, Callable[[str | None], str]]
 """A setting, and what decides on it: called with what stands there (``None`` = nothing), it
@@ -297,6 +298,14 @@ class Memory(MemoryView):
 
         Raises:
             ValueError: There is none; the message names those that exist.
+        """
+
+    @abstractmethod
+    def in_force(self, route: str) -> Policy | None:
+        """Return the policy that a route, outside of categories, used last.
+
+        A version may come into force again, so this need not be the newest. One without rules
+        says that the route has no policy any more; ``None`` = it never had one.
         """
 
     @abstractmethod

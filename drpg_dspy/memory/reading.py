@@ -41,6 +41,7 @@ __all__ = [
     "rollout_row",
     "state",
     "state_version",
+    "version_in_force",
 ]
 
 _FROM = f"SELECT {ROLLOUT_COLUMNS} FROM rollouts h JOIN bodies b ON b.seq = h.seq"
@@ -146,6 +147,13 @@ def policy(db: sqlite3.Connection, route: str, version: int) -> Policy:
     if row is None:
         raise ValueError(f"Route {route!r} has no policy version {version!r}; {_known(db, route)}.")
     return decode_policy(row)
+
+
+def version_in_force(db: sqlite3.Connection, route: str) -> int | None:
+    """Return the version that a route used last, if it had any."""
+    row = db.execute("SELECT version FROM in_force WHERE route = ?", (encode_text(route),))
+    found = row.fetchone()
+    return None if found is None else int(found[0])
 
 
 def events(db: sqlite3.Connection, after: int, limit: int) -> list[Event]:

@@ -333,6 +333,11 @@ class SQLiteMemory(Memory):
                     self._policies.popitem(last=False)
             return known
 
+    def in_force(self, route: str) -> Policy | None:
+        with self._store.snapshot() as db:
+            version = reading.version_in_force(db, route)
+            return None if version is None else self.policy(route, version)
+
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         with self._store.reading() as db:
             return reading.events(db, after, limit)

@@ -277,6 +277,27 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
                 self._writer = BackgroundWriter(self.memory, self.tracker, run)
         self._writer.notify()
 
+    def tell_tracker(self, timeout: float = 60.0) -> bool:
+        """Wait until the tracker knows what stands in the memory now; learning goes on.
+
+        Calls never wait for a tracker, so it may be some seconds behind. Somebody who wants to
+        look at it now, in a notebook say, need not close the learner for that.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether it knows everything; what it does not is sent later, as ever. True without a
+            tracker.
+
+        Raises:
+            ValueError: The learner is closed: :meth:`close` has told the tracker.
+        """
+        if self._closed:
+            raise ValueError("This learner is closed; closing it has told the tracker.")
+        self._notify()
+        return self._writer is None or self._writer.catch_up(timeout)
+
     def close(self, status: str = "finished", timeout: float = 60.0) -> None:
         """Send what the tracker has not seen yet and close the memory's files.
 

@@ -153,6 +153,9 @@ class OnlineOptimizer(ABC):
 
         By default the guidance of :meth:`propose` with its policies left out; a method whose
         policies cost LM calls saves them here.
+
+        Args:
+            inputs, memory: As for :meth:`propose`.
         """
         return self.propose(inputs, memory).without_policies()
 
@@ -193,6 +196,10 @@ class OnlineOptimizer(ABC):
 
         Called only with feedback that teaches. LM calls are allowed; writes go through
         :meth:`~drpg_dspy.memory.base.MemoryView.remember` or :meth:`state_dict`.
+
+        Args:
+            experience: A rollout with its feedback.
+            memory: Everything that was learned from before.
         """
 
     def consolidate(self, memory: MemoryView) -> Guidance:

@@ -12,17 +12,18 @@ from typing import Any, get_args
 
 import dspy
 
-from drpg_dspy.arguments import number, whole
+from drpg_dspy.arguments import number, one_line, whole
 from drpg_dspy.constraints import Constraint, is_refusal
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.memory.base import Memory, MemoryView
 from drpg_dspy.optimizers.around import Around
 from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
 from drpg_dspy.optimizers.standing.answers import AnswerText
-from drpg_dspy.optimizers.standing.changes import one_line
+from drpg_dspy.optimizers.standing.cutting import cut
 from drpg_dspy.optimizers.standing.desk import ConstraintDesk
 from drpg_dspy.optimizers.standing.keeper import Keeper, OnConflict
 from drpg_dspy.optimizers.standing.learned import Screened, screen, without_violations
+from drpg_dspy.optimizers.standing.mending import Mend, mends
 from drpg_dspy.optimizers.standing.registry import Registry, from_mapping
 from drpg_dspy.optimizers.standing.repairing import Draft, mend, repair
 from drpg_dspy.plain import digest
@@ -43,8 +44,10 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
     Where ``repair`` is not 0, a draft answer is checked against the constraints whose text states
     a rule (:func:`drpg_dspy.constraints.parse_rule`). What takes no writer (letters' case, commas,
     what the answer begins or ends with) is put right at once; of what is still violated the LM
-    that answered is told, and writes the answer anew. An answer is only ever replaced by one that
-    breaks nothing that held before and puts something right.
+    that answered is told, and writes the answer anew. What is too long after that, and wrong in
+    nothing else, loses its last sentences, whole ones, if every constraint that has a rule holds
+    then. An answer is only ever replaced by one that breaks nothing that held before and puts
+    something right.
 
     Args:
         constraints: What is in force to begin with, where the memory's constraints were never
@@ -53,7 +56,9 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         repair: LM calls at most for one answer, at least 0; 0 = answers are not looked at.
         repair_share: Share of the answers that an LM may be asked to repair, in (0, 1]: which
             ones is drawn by the call. A bound on what repairing costs on average.
-        mend: Whether to put right what takes no writer, where answers are looked at.
+        mend: What to put right without an LM, where answers are looked at: everything (``True``),
+            nothing, or some of ``"case"``, ``"commas"``, ``"begin"``, ``"end"`` and ``"length"``;
+            the last alone takes something away from what was said.
         on_conflict: ``"newest"``: a constraint that is added or edited overrides those that it
             contradicts: they are not in force where and as long as it is. ``"refuse"``: it is not
             put into force. Either is reported to whoever makes the change.
@@ -92,7 +97,7 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         *,
         repair: int = 1,
         repair_share: float = 1.0,
-        mend: bool = True,
+        mend: bool | Sequence[Mend] = True,
         on_conflict: OnConflict = "newest",
         policy_lm: dspy.BaseLM | None = None,
         max_chars: int = 10_000,
@@ -102,13 +107,12 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
             raise ValueError(f"on_conflict must be 'newest' or 'refuse', got {on_conflict!r}.")
         if policy_lm is not None and not isinstance(policy_lm, dspy.BaseLM):
             raise ValueError(f"policy_lm must be a dspy.LM, got {policy_lm!r}.")
-        if not isinstance(mend, bool):
-            raise ValueError(f"mend must be True or False, got {mend!r}.")
         if not isinstance(field, str):
             raise ValueError(f"field must be the name of an output field, got {field!r}.")
         self.constraints = constraints
         self.repair = whole("repair", repair, 0)
         self.repair_share = number("repair_share", repair_share, 0, 1)
+        mends(mend)
         self.mend = mend
         self.on_conflict = on_conflict
         self.policy_lm = policy_lm
@@ -117,7 +121,8 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         self._keeper = Keeper(on_conflict, policy_lm, max_chars)
         self._rendered: tuple[Registry, float, dict[str, Policy]] | None = None
         for one in from_mapping(constraints or ()):
-            self._keeper.add(dataclasses.replace(one, text=one_line(one.text)), one.author)
+            text = one_line(f"The text of {one.type}", one.text)
+            self._keeper.add(dataclasses.replace(one, text=text), one.author)
 
     @classmethod
     def open(cls, memory: Memory | str | PathLike[str], **options: Any) -> ConstraintAdapter:
@@ -172,7 +177,7 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
     def revise(
         self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
     ) -> Revision:
-        """Check the answer, put right what takes no writer, and have the rest repaired.
+        """Check the answer, put right what takes no writer, have the rest repaired, or cut.
 
         A refusal is given as it is, and counted.
         """
@@ -229,22 +234,22 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         memory: MemoryView,
         counts: Counter[str],
     ) -> Draft:
-        if self.mend and draft.text.strip():
-            draft, counts["constraint_mends"] = mend(draft, standing)
-        if not draft.violated or not self._draws(inputs, memory):
-            return draft
-        for _ in range(self.repair):
+        kinds = mends(self.mend)
+        if draft.text.strip():
+            draft, counts["constraint_mends"] = mend(draft, standing, kinds)
+        asks = self.repair if draft.violated and self._draws(inputs, memory) else 0
+        for _ in range(asks):
             draft = repair(
                 draft,
                 standing,
                 task=self.require_card().task,
                 inputs=inputs,
-                mends=self.mend,
+                kinds=kinds,
                 counts=counts,
             )
             if not draft.violated:
                 break
-        return draft
+        return cut(draft, standing, kinds, counts) if draft.violated else draft
 
     def _draws(self, inputs: Mapping[str, Any], memory: MemoryView) -> bool:
         """Tell whether this call may ask an LM for repairs: the same call, the same draw."""
@@ -344,7 +349,15 @@ class Combined(Around):
         return self._joined(self.optimizer.consolidate(memory), memory)
 
     def dropped(self, memory: MemoryView, rule_id: str) -> Mapping[str, Any] | None:
-        """Return on what grounds a learned rule was left out last: rule, constraint, reason."""
+        """Return on what grounds a learned rule was left out last.
+
+        Args:
+            memory: The learner's.
+            rule_id: The rule's id, as in the purpose ``"dropped RULE_ID"`` of a rollout.
+
+        Returns:
+            Its text, the constraint and the reason; ``None`` = it never was.
+        """
         text = memory.recall(_dropped_key(rule_id))
         found: Mapping[str, Any] | None = None if text is None else json.loads(text)
         return found

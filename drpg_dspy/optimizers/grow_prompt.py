@@ -22,6 +22,9 @@ class GrowPrompt(OnlineOptimizer):
     Args:
         last: Cases shown, at least 1; 16 on every benchmark.
 
+    Raises:
+        ValueError: ``last`` is no whole number of at least 1.
+
     Source: Wu et al. 2024, "StreamBench: Towards Benchmarking Continuous Improvement of
     Language Agents".
 

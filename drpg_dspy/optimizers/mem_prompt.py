@@ -21,6 +21,9 @@ class MemPrompt(OnlineOptimizer):
         k: Cases shown, at least 1 (16 for text-to-SQL and diagnosis, 4 for HotpotQA and
             DS-1000).
 
+    Raises:
+        ValueError: ``k`` is no whole number of at least 1.
+
     Source: Madaan et al. 2022, "Memory-assisted prompt editing to improve GPT-3 after
     deployment", in the form of Wu et al. 2024, "StreamBench: Towards Benchmarking Continuous
     Improvement of Language Agents".

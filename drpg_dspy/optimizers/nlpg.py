@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import dspy
@@ -14,6 +13,7 @@ import dspy
 from drpg_dspy.arguments import whole
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.optimizers.corrections.ablation import Ablation
 from drpg_dspy.optimizers.corrections.clusters import Correction, merge
 from drpg_dspy.optimizers.corrections.decisions import Decision
 from drpg_dspy.optimizers.corrections.diagnosis import MAX_CALLS, Diagnosis
@@ -39,31 +39,6 @@ Category = Callable[[Mapping[str, Any]], str] | str
 Options = TypeVar("Options")
 
 _GATE = Gate()
-
-
-@dataclass(frozen=True, slots=True)
-class Ablation:
-    """Parts of the method that are turned off, for a comparison.
-
-    Attributes:
-        routing: False = one global policy: each correction is written from all steps, and every
-            module gets it.
-        random_route: True = each correction goes to one of the modules that were called, drawn
-            at random.
-        aggregate: False = each correction is put up by itself; none has to recur, and those
-            that say the same are not merged.
-    """
-
-    routing: bool = True
-    random_route: bool = False
-    aggregate: bool = True
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, got {value!r}.")
-        if self.random_route and not self.routing:
-            raise ValueError("random_route draws a route: it needs routing=True.")
 
 
 class NLPG(OnlineOptimizer):
@@ -218,6 +193,10 @@ class NLPG(OnlineOptimizer):
         """Return the accepted instructions, and those on trial that are named, nothing drawn.
 
         For calls on which a decision is based by asking the same item twice.
+
+        Args:
+            inputs: The call's.
+            with_trials: Ids of the instructions on trial that are shown; the others are not.
         """
         shown = frozenset(with_trials)
         return self._guidance(

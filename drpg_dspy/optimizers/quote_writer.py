@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import ClassVar
 
 from drpg_dspy.memory.base import MemoryView
 from drpg_dspy.optimizers.rules import ParsedRules, parse_rules
-from drpg_dspy.optimizers.writers import CollectingWriter
-from drpg_dspy.types import Experience, Feedback
+from drpg_dspy.optimizers.writers import CaseView, CollectingWriter
+from drpg_dspy.types import Experience, Feedback, ProgramCard
 
 __all__ = ["QuoteWriter", "advice"]
+
+_log = logging.getLogger(__name__)
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])")
 
@@ -22,9 +25,34 @@ class QuoteWriter(CollectingWriter):
     already, and a small policy writer makes it worse: on the embedded stream a 1.5 B model
     turned such remarks into their opposite now and then. Without feedback in words there is
     nothing to quote, so DRPG needs ``feedback_text=True`` with it.
+
+    Args:
+        max_rules: A policy holds at most this many rules, at least 1.
+        max_rule_chars: Each is at most this long, at least 20.
+
+    Raises:
+        ValueError: One of them is no whole number, or too small.
     """
 
     needs_feedback_text: ClassVar[bool] = True
+
+    _warned = False
+
+    def learn(
+        self, experience: Experience, view: CaseView, card: ProgramCard, memory: MemoryView
+    ) -> None:
+        """Say, once, that there is nothing to quote where a judge's words are findings alone."""
+        said = experience.feedback
+        if experience.correct or self._warned or not said.text.strip() or advice(said):
+            return
+        self._warned = True
+        _log.warning(
+            "QuoteWriter makes no rule of what %r said: %.80r. A judge's advice is what stands "
+            'before a blank line, as in feedback="Use euros.\\n\\nExpected 5, got 500."; what '
+            "stands behind it, or without one, is about this answer alone. This is said once.",
+            said.author,
+            said.text,
+        )
 
     def rules_of(self, experience: Experience, memory: MemoryView) -> ParsedRules:
         """Return the sentences of advice that the case was given."""

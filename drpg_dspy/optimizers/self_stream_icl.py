@@ -23,6 +23,9 @@ class SelfStreamICL(OnlineOptimizer):
     Args:
         k: Examples, at least 1 (16 for text-to-SQL and diagnosis, 4 for HotpotQA and DS-1000).
 
+    Raises:
+        ValueError: ``k`` is no whole number of at least 1.
+
     Source: Wu et al. 2024, "StreamBench: Towards Benchmarking Continuous Improvement of
     Language Agents", Algorithm 3.
 

@@ -30,6 +30,9 @@ class Replay:
     Attributes:
         cases: The newest judged cases, at least 1.
         calls: LM calls that one trial may take, at least 1.
+
+    Raises:
+        ValueError: One of them is no whole number of at least 1.
     """
 
     cases: int = 20
@@ -49,6 +52,9 @@ class Shadow:
     Attributes:
         cases: Judged calls, at least 1.
         calls: LM calls that the whole trial may take, at least 1.
+
+    Raises:
+        ValueError: One of them is no whole number of at least 1.
     """
 
     cases: int = 20
@@ -65,6 +71,10 @@ def judged_by(examples: Iterable[dspy.Example], metric: Callable[..., Any]) -> J
     Args:
         examples: With labels and marked inputs.
         metric: Any that :func:`drpg_dspy.judging.judge` understands.
+
+    Returns:
+        A function of a call's inputs and its answer; ``None`` = no example has these inputs, so
+        the gate asks nobody about that call.
 
     >>> judge = judged_by(
     ...     [dspy.Example(q="6 x 7?", gold="42").with_inputs("q")], lambda e, p: p.a == e.gold

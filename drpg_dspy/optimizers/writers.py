@@ -89,6 +89,9 @@ class PolicyWriter(ABC):
         max_rules: A policy holds at most this many rules, at least 1 (the paper: five).
         max_rule_chars: Each is at most this long, at least 20.
 
+    Raises:
+        ValueError: One of them is no whole number, or too small.
+
     Attributes:
         calls_to_propose, calls_to_learn: Bounds on LM calls for a question and for a verdict.
         needs_feedback_text: It has nothing to write from unless it is shown what judges said.
@@ -127,6 +130,13 @@ class SetWriter(PolicyWriter):
 
     The policy is a function of the cases, the previous policy where it is shown, and the LM:
     at temperature 0 the same evidence gives the same policy, so replies are kept and reused.
+
+    Args:
+        max_rules: A policy holds at most this many rules, at least 1 (the paper: five).
+        max_rule_chars: Each is at most this long, at least 20.
+
+    Raises:
+        ValueError: One of them is no whole number, or too small.
     """
 
     calls_to_propose: ClassVar[int] = 1
@@ -226,6 +236,13 @@ class CaseWriter(CollectingWriter):
     wrong cases nearest to it: rules that several of them lead to come first, then nearer cases.
     One short LM call for each failure and none for each question; every rule names the cases
     that it came from.
+
+    Args:
+        max_rules: A policy holds at most this many rules, at least 1.
+        max_rule_chars: Each is at most this long, at least 20.
+
+    Raises:
+        ValueError: One of them is no whole number, or too small.
     """
 
     calls_to_learn: ClassVar[int] = 1

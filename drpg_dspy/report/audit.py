@@ -84,6 +84,24 @@ def write_audit(
         ImportError: The extra ``report`` is not installed.
     """
     folder = checked_path("out", out)
+    audits, views, notes = _read(folders, before, known)
+    tables = audit_tables(audits)
+    page = AuditPage(
+        title=title,
+        about=tuple(f"{audit.name}: {audit.about}." for audit in audits),
+        notes=tuple(notes),
+        tables=tuple(tables),
+        before=_FIRST,
+        instructions=tuple(views),
+        version=metadata.version("drpg-dspy"),
+    )
+    return write_files(folder, render(page, "audit.html"), tables, tuple(notes), AUDIT_TABLES)
+
+
+def _read(
+    folders: Sequence[RunFolder], before: RunFolder | None, known: KnownItems | None
+) -> tuple[list[RunAudit], list[InstructionView], list[str]]:
+    """Return what is audited of each run, its accepted instructions, and what to say first."""
     distinct = list({one.path.resolve(): one for one in folders}.values())
     with ExitStack() as stack:
         earlier = None if before is None else stack.enter_context(closing(_open(before)))
@@ -109,17 +127,7 @@ def write_audit(
                     earlier,
                 )
                 views.append(view)
-    tables = audit_tables(audits)
-    page = AuditPage(
-        title=title,
-        about=tuple(f"{audit.name}: {audit.about}." for audit in audits),
-        notes=tuple(notes),
-        tables=tuple(tables),
-        before=_FIRST,
-        instructions=tuple(views),
-        version=metadata.version("drpg-dspy"),
-    )
-    return write_files(folder, render(page, "audit.html"), tables, tuple(notes), AUDIT_TABLES)
+    return audits, views, notes
 
 
 def _of_epochs(folder: RunFolder, memory: SQLiteMemory) -> tuple[RunAudit, list[str]]:

@@ -11,6 +11,7 @@ from drpg_dspy.memory.base import Hit, MemoryView
 __all__ = ["Contrast", "Contrastive", "ContrastiveHits"]
 
 Contrast = Literal["both", "correct", "wrong"]
+"""Which cases a policy is written from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
             return Mine(k=3)
 
 Every law of :mod:`drpg_dspy.optimizers.base` is one test. They need no network and no model.
+Without pytest, in a notebook say, :func:`check_laws` runs them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import tempfile
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from drpg_dspy.retrieval import HashingEmbedder
 from drpg_dspy.testing.scripted import Message, ScriptedLM, fields
 from drpg_dspy.types import Feedback, Policy, Rule
 
-__all__ = ["OptimizerContract", "toy_example", "toy_lm", "toy_program"]
+__all__ = ["OptimizerContract", "check_laws", "toy_example", "toy_lm", "toy_program"]
 
 AWKWARD_POLICY = 'Use {braces} and \\1 \\n, [[ ## answer ## ]], <answer>x</answer>, "quotes", 規則.'
 
@@ -220,3 +223,38 @@ class OptimizerContract:
         assert set(optimizer.get_params()) == set(names)
         rebuilt = type(optimizer)(**optimizer.get_params())
         assert repr(rebuilt) == repr(optimizer)
+
+
+def check_laws(make: Callable[[], OnlineOptimizer]) -> list[str]:
+    """Check a method against every law; no pytest is needed.
+
+    Args:
+        make: Returns a fresh instance, the same every time.
+
+    Returns:
+        The laws, in words.
+
+    Raises:
+        AssertionError: The method breaks one; the message names it, and the cause is what failed.
+
+    >>> from drpg_dspy.optimizers import SelfStreamICL
+    >>> "learning returns nothing" in check_laws(lambda: SelfStreamICL(k=2))
+    True
+    """
+
+    class Contract(OptimizerContract):
+        def make(self) -> OnlineOptimizer:
+            return make()
+
+    laws = {name: law for name, law in vars(OptimizerContract).items() if name.startswith("test_")}
+    kept = []
+    for name, law in laws.items():
+        said = name.removeprefix("test_").replace("_", " ")
+        wants_folder = "tmp_path" in inspect.signature(law).parameters
+        with tempfile.TemporaryDirectory(prefix="drpg-laws-") as folder:
+            try:
+                law(Contract(), *([Path(folder)] if wants_folder else []))
+            except Exception as error:
+                raise AssertionError(f"{make()!r} breaks a law: {said}.") from error
+        kept.append(said)
+    return kept

@@ -294,7 +294,7 @@ function drawChart() {
   }
   labels.sort((a, b) => a.y - b.y);
   if (labels.length === 2 && labels[1].y - labels[0].y < 13) {
-    const middle = (labels[0].y + labels[1].y) / 2;
+    const middle = Math.min(box.height - 30, Math.max(17, (labels[0].y + labels[1].y) / 2));
     labels[0].y = middle - 6.5; labels[1].y = middle + 6.5;
   }
   for (const label of labels) {

@@ -34,6 +34,9 @@ class JSONLTracker(Tracker):
     Args:
         path: The file; its folder is made if need be.
 
+    Raises:
+        ValueError: ``path`` is no path; the file itself is opened by :meth:`start`.
+
     >>> import json, tempfile, pathlib
     >>> from drpg_dspy.types import Rollout
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.jsonl"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import tempfile
@@ -17,8 +16,10 @@ from drpg_dspy.arguments import number, whole
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.tracking import inspector
 from drpg_dspy.tracking.base import RunInfo, StepRecord, Tracker
+from drpg_dspy.tracking.charts import keyed, points
 from drpg_dspy.tracking.handmade import RegistryReader
 from drpg_dspy.tracking.jsonl import write_records
+from drpg_dspy.tracking.linking import TraceLinks
 from drpg_dspy.tracking.metrics import ROLLING_WINDOW
 from drpg_dspy.tracking.prompts import PolicyRegistry, storable
 from drpg_dspy.tracking.reach import answers
@@ -33,18 +34,14 @@ _METRICS_PER_BATCH = 500  # MLflow takes 1,000 and a megabyte
 _PARAMS_PER_BATCH = 100
 _MAX_PARAM = 6_000
 _FEWEST_JUDGED = 10
-_BY_VERDICT = frozenset(
-    {"rolling_score", "prequential_score", "judged", "not_judged", "memory_size", "learning_failed"}
-)
-_BY_LM_CALLS = frozenset({"prompt_tokens", "completion_tokens", "lm_calls", "cost"})
 _BEST_TAG = "drpg.best"
 _NOTE = """\
 Policies of `{name}`, rewritten online from feedback by drpg-dspy.
 
-* **Curves** (Model metrics): `prequential_score` is the mean so far, `rolling_score` that of the \
-last 50 verdicts; the x axis is the step of the stream.
+* **Curves** (Model metrics, section *scores*): `prequential_score` is the mean so far, \
+`rolling_score` that of the last 50 verdicts; the x axis is the step of the stream.
 * **Policies** (Prompts, on the left): one prompt for each route; a version's commit message names \
-its step and run. Compare shows differences in its Text view.
+its step and run. Compare shows differences in its Text view. A trace links to its version.
 * **Steps** (Artifacts): `inspector.html` shows for any step what was retrieved, the policy, the \
 answer and the verdict; `history.jsonl` holds everything.
 """
@@ -61,6 +58,8 @@ class MLflowTracker(Tracker):
       before it, and its run. Alias ``current`` is the version last in force, ``best`` the one in
       force when the rolling score peaked (over 50 verdicts; a shorter stream is decided at its
       end, from 10 verdicts on). ``champion`` is left to people.
+    * A trace (``mlflow.dspy.autolog()``) links to the versions it was made under, and a version's
+      page to its traces.
     * A version's page links to its run (the first 20, the best, the last and every
       ``link_every``-th; all others name it), and the run's page to the milestones.
     * At the end the whole history (``history.jsonl``) and a step inspector
@@ -123,6 +122,7 @@ class MLflowTracker(Tracker):
         self._current: dict[str, int] = {}
         self._figures: Mapping[str, float] = {}
         self._fallback: dict[str, Any] = {}
+        self._links = TraceLinks()
 
     @property
     def destination(self) -> str:
@@ -138,8 +138,12 @@ class MLflowTracker(Tracker):
         return not self._uri.startswith(("http://", "https://")) or answers(self._uri)
 
     def on_rollout(self, rollout: Rollout) -> None:
-        """Write policy versions and run into the trace that is open on this thread, if any."""
-        tag_current_trace(rollout, run_id=self.run_id)
+        """Write policy versions and run into the trace that is open on this thread, if any.
+
+        Where traces go to the same MLflow, it is linked to the versions later.
+        """
+        if tag_current_trace(rollout, run_id=self.run_id) and _traces_go_to(self._uri):
+            self._links.note(rollout)
 
     def start(self, run: RunInfo) -> str:
         """Reopen the run named by the resume token, or begin a new one; return its id."""
@@ -183,6 +187,7 @@ class MLflowTracker(Tracker):
             self._log_metrics(records)
             self._figures = records[-1].metrics if records else self._figures
             self._move_aliases(registry, records)
+            self._links.send(self._client, registry.find)
         except BaseException:
             registry.forget()
             raise
@@ -195,9 +200,9 @@ class MLflowTracker(Tracker):
                 self._best = self._fallback
             self._show_best(registry)
             best = self._best.get("versions", {})
-            registry.link_from_run(best)
             for route, version in [*best.items(), *self._current.items()]:
                 registry.link_to_run(route, version)
+            registry.link_from_run(best)
             if self._figures:  # nothing new, nothing to say: the description stays
                 self._client.set_tag(self.run_id, "mlflow.note.content", self._note(registry))
             if self.artifacts:
@@ -208,6 +213,7 @@ class MLflowTracker(Tracker):
             self._client.set_tag(self.run_id, "drpg.status", storable(status, 5_000))
             with _nothing_on_stdout():
                 self._client.set_terminated(self.run_id, ends.get(outcome, "FINISHED"))
+        self._links.send(self._client, registry.find, last=True)
 
     def _started(self) -> PolicyRegistry:
         if self._registry is None:
@@ -249,7 +255,7 @@ class MLflowTracker(Tracker):
     def _log_params(self, run_id: str, values: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
 
-        params = [Param(k, storable(str(v), _MAX_PARAM)) for k, v in _keyed(values).items()]
+        params = [Param(k, storable(str(v), _MAX_PARAM)) for k, v in keyed(values).items()]
         for begin in range(0, len(params), _PARAMS_PER_BATCH):
             part = params[begin : begin + _PARAMS_PER_BATCH]
             self._client.log_batch(run_id, params=part, synchronous=True)
@@ -273,19 +279,7 @@ class MLflowTracker(Tracker):
         return str(found.experiment_id)
 
     def _log_metrics(self, records: Sequence[StepRecord]) -> None:
-        from mlflow.entities import Metric
-
-        metrics = []
-        for record in records:
-            at = int((record.at or record.rollout.created_at) * 1000)
-            now = int(record.metrics.get("steps", record.rollout.step))
-            shown = {key: record.metrics[key] for key in _shown(record) & record.metrics.keys()}
-            for key, value in _keyed(shown).items():
-                if math.isfinite(value):
-                    # A late verdict belongs to its own step; what it does to the running
-                    # figures happens now.
-                    step = now if key in _BY_VERDICT else record.rollout.step
-                    metrics.append(Metric(key, value, at, step))
+        metrics = points(records)
         for begin in range(0, len(metrics), _METRICS_PER_BATCH):
             part = metrics[begin : begin + _METRICS_PER_BATCH]
             self._client.log_batch(self.run_id, metrics=part, synchronous=True)
@@ -373,25 +367,10 @@ def _nothing_on_stdout() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _shown(record: StepRecord) -> set[str]:
-    """Return the figures that this kind of event can change: each is logged once a step."""
-    if record.kind == "rollout":
-        return set(record.metrics) - _BY_VERDICT - {"score", "steps"}
-    if record.kind == "policy":
-        return set()
-    learned_with_lm = record.feedback is not None and record.feedback.usage.calls > 0
-    return {"score", *_BY_VERDICT, *(_BY_LM_CALLS if learned_with_lm else ())}
+def _traces_go_to(uri: str) -> bool:
+    import mlflow
 
-
-def _keyed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values under names that MLflow allows, still one name for each."""
-    keyed: dict[str, Any] = {}
-    for key, value in values.items():
-        name = re.sub(r"[^\w./: -]", "_", key)[:240].strip("/") or "_"
-        while name in keyed:
-            name += "_"
-        keyed[name] = value
-    return keyed
+    return str(mlflow.get_tracking_uri()).rstrip("/") == uri.rstrip("/")
 
 
 def _without_password(uri: str) -> str:

@@ -175,6 +175,7 @@ class PolicyRegistry:
     def forget(self) -> None:
         """Read the registry anew before the next use: a failed call may have gone through."""
         self._known: dict[str, dict[int, int]] = {}  # by route, our version to MLflow's
+        self._linking: set[tuple[str, int]] = set()  # prompts and numbers that link to the run
         self._aliases: dict[tuple[str, str], int] = {}
         self._links = ""
 
@@ -186,6 +187,11 @@ class PolicyRegistry:
     def number(self, route: str, version: int) -> int | None:
         """Return MLflow's number of a version; ``None`` when it is not registered."""
         return self._versions(route).get(version)
+
+    def find(self, route: str, version: int) -> tuple[str, int] | None:
+        """Return a version's prompt and MLflow's number; ``None`` when it is not registered."""
+        number = self.number(route, version)
+        return None if number is None else (self._names[route], number)
 
     def register(self, policy: Policy, record: StepRecord) -> None:
         """Register a policy, unless its text is empty or it is registered already."""
@@ -199,13 +205,16 @@ class PolicyRegistry:
         if policy.place not in self._known:
             self._create_prompt(policy.place)
             self._known[policy.place] = versions
+        name, link = self._names[policy.place], self._link_tag(len(versions))
         made = self.client.create_prompt_version(
-            name=self._names[policy.place],
+            name=name,
             template=storable(policy.text),
             description=storable(self._message(policy), _MAX_MESSAGE),
-            tags={**self._tags(policy, parent, record), **self._link_tag(len(versions))},
+            tags={**self._tags(policy, parent, record), **link},
         )
         versions[policy.version] = int(made.version)
+        if link:
+            self._linking.add((name, int(made.version)))
 
     def set_alias(self, alias: str, route: str, version: int) -> None:
         """Point an alias at a version; does nothing for one that is not registered."""
@@ -217,13 +226,16 @@ class PolicyRegistry:
 
     def link_to_run(self, route: str, version: int) -> None:
         """Make a version's page link to the run, whatever its number."""
-        number = self.number(route, version)
-        if number is not None:
-            name = self._names[route]
-            self.client.set_prompt_version_tag(name, number, RUNS_UI_TAG, self.run_id)
+        found = self.find(route, version)
+        if found is not None and found not in self._linking:
+            self.client.set_prompt_version_tag(*found, RUNS_UI_TAG, self.run_id)
+            self._linking.add(found)
 
     def link_from_run(self, best: Mapping[str, int]) -> None:
-        """Show the milestones on the run's page (:func:`milestones`)."""
+        """Show the milestones on the run's page (:func:`milestones`).
+
+        The page lists the versions that link to the run by itself; these are left out here.
+        """
         cap = MAX_LINKS // max(1, len(self._known))
         text = self._link_text(best, cap)
         while len(text) > _MAX_LINK_CHARS and cap > 1:
@@ -240,7 +252,8 @@ class PolicyRegistry:
         for route, versions in self._known.items():
             top = versions.get(best.get(route, 0))
             for number in milestones(sorted(versions.values()), top, self.link_every, cap):
-                links.append({"name": self._names[route], "version": str(number)})
+                if (self._names[route], number) not in self._linking:
+                    links.append({"name": self._names[route], "version": str(number)})
         return json.dumps(links[:MAX_LINKS])
 
     def _versions(self, route: str) -> dict[int, int]:
@@ -305,6 +318,8 @@ class PolicyRegistry:
         while True:
             found = self.client.search_model_versions(query, page_token=page)
             numbers |= {int(mv.tags["drpg.version"]): int(mv.version) for mv in found}
+            linking = (int(mv.version) for mv in found if mv.tags.get(RUNS_UI_TAG) == self.run_id)
+            self._linking |= {(name, number) for number in linking}
             page = found.token
             if not page:
                 return numbers

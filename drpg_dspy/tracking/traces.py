@@ -15,7 +15,7 @@ from dspy.utils.callback import BaseCallback
 from drpg_dspy.carrier import overridden
 from drpg_dspy.types import Rollout
 
-__all__ = ["LEARNER_TAG", "ROLLOUT_TAG", "tag_current_trace", "traced_as"]
+__all__ = ["LEARNER_TAG", "ROLLOUT_TAG", "current_trace_id", "tag_current_trace", "traced_as"]
 
 ROLLOUT_TAG = "drpg.rollout_id"
 LEARNER_TAG = "drpg.learner"
@@ -50,6 +50,13 @@ def tag_current_trace(rollout: Rollout, *, run_id: str = "", learner: str = "") 
         if policy.rules:
             tags[f"policy.{route}.version"] = str(policy.version)
     return _tag(rollout.id, learner, tags)
+
+
+def current_trace_id() -> str:
+    """Return the id of the MLflow trace that is open on this thread; ``""`` = none is."""
+    mlflow = sys.modules.get("mlflow")
+    span = None if mlflow is None else mlflow.get_current_active_span()
+    return "" if span is None else str(span.trace_id)
 
 
 @contextmanager

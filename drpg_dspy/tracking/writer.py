@@ -35,6 +35,9 @@ _EXIT_TIMEOUT = 30.0
 _LOOK = 1.0
 """Seconds between looks at a tracker that :meth:`BackgroundWriter.close` waits for."""
 
+_GLANCE = 0.05
+"""Seconds between looks of :meth:`BackgroundWriter.catch_up`."""
+
 _SILENT_LOOKS = 2
 """It is given up when it is found unreachable so many times in a row, having taken nothing."""
 
@@ -119,6 +122,23 @@ class BackgroundWriter:
         while events := self.memory.events(after=cursor, limit=10_000):
             cursor, count = events[-1].seq, count + len(events)
         return count
+
+    def catch_up(self, timeout: float = 60.0) -> bool:
+        """Wait until the tracker was told all that stands in the memory now; the run goes on.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether it was. What was not sent in time goes out later, as ever.
+        """
+        until = time.monotonic() + timeout
+        while self.behind():
+            if time.monotonic() >= until or not self._thread.is_alive():
+                return False
+            self.notify()
+            self._closing.wait(_GLANCE)
+        return True
 
     def close(self, timeout: float = 300.0, *, status: str = "finished") -> bool:
         """Send what is left, tell the tracker that the run has ended, and stop the thread.

@@ -17,7 +17,7 @@ from evaluators._fields import label, output
 from evaluators.code.extract import extract_code, official_code
 from evaluators.code.frame import test_frame
 from evaluators.code.runner import Limits, Outcome, ProgramRunner
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judgement, ProcessJudge
 
 __all__ = ["SCORINGS", "PassAtOne"]
 
@@ -33,7 +33,7 @@ class _Reference:
     apart: bool = True
 
 
-class PassAtOne:
+class PassAtOne(ProcessJudge):
     """Judge code by running a row's own tests on it, as DS-1000 does.
 
     A metric for ``dspy.Evaluate``, MIPROv2, GEPA and the rest: call it with an example that has
@@ -94,6 +94,9 @@ class PassAtOne:
         EvaluationFailed: When called, with ``raises``: no verdict could be reached.
     """
 
+    scorings = SCORINGS
+    _runner: ProgramRunner
+
     def __init__(
         self,
         *,
@@ -104,28 +107,20 @@ class PassAtOne:
         workers: int = 2,
         raises: bool = False,
     ) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
+        super().__init__(compare, raises=raises)
         for name, value in (("timeout", timeout), ("memory_mb", memory_mb), ("workers", workers)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 raise ValueError(f"{name} must be more than 0, got {value!r}.")
-        self.compare = compare
         self.python = python
         self.timeout = timeout
         self.memory_mb = memory_mb
         self.workers = workers
-        self.raises = raises
         chosen = python or os.environ.get("DRPG_DS1000_PYTHON") or sys.executable
         limits = Limits(seconds=timeout, memory=int(memory_mb * (1 << 20)))
         self._runner = ProgramRunner(os.fspath(chosen), limits, int(workers))
         self._references: dict[str, _Reference] = {}
         self._lock = threading.Lock()
         self._warned = False
-
-    @property
-    def compare_version(self) -> str:
-        """Version of the scoring; verdicts of different versions are not comparable."""
-        return SCORINGS[self.compare]
 
     def isolation(self, library: str = "Pandas") -> tuple[str, ...]:
         """Return what confines answers: of ``"landlock"``, ``"seccomp"``, ``"audit hook"``, …
@@ -135,60 +130,28 @@ class PassAtOne:
         """
         return tuple(self._runner.describe(library)["guards"])
 
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
-        row = {name: str(label(example, name)) for name in _LABELS}
-        answer = output(prediction, "code")
-        problem = str(example["problem"]) if "problem" in example else ""
-        try:
-            return self._judge(row, problem, "" if answer is None else str(answer))
-        except EvaluationFailed as error:
-            if self.raises:
-                raise
-            return self._verdict(math.nan, "not judged", f"Not judged: {error}", informative=False)
-
-    def close(self) -> None:
-        """End the processes; they also end with this object or the interpreter."""
-        self._runner.close()
-
-    def __enter__(self) -> PassAtOne:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Processes, locks and caches stay behind: copied, pickled, sent to another machine.
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
     def __repr__(self) -> str:
         return f"PassAtOne(compare={self.compare!r}, python={self.python!r})"
 
-    def _judge(self, row: dict[str, str], problem: str, answer: str) -> Judgement:
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
+        row = {name: str(label(example, name)) for name in _LABELS}
+        given = output(prediction, "code")
+        answer = "" if given is None else str(given)
+        problem = str(example["problem"]) if "problem" in example else ""
         if not self._warned:
             self._warn(row["library"])
         if self.compare == "faithful":
             code = official_code(answer)
-            return self._judged(row, code, self._run(row, code, apart=False), apart=False)
+            return self._from_outcome(row, code, self._run(row, code, apart=False), apart=False)
         reference = self._reference(row)
         code = extract_code(answer, test_frame(row["code_context"]), problem)
         if not code.strip():
-            return self._verdict(0.0, "no code", "The answer holds no code.")
+            return self._verdict(0.0, "no code", "The answer holds no code.", processes=2)
         if code.strip() == row["reference_code"].strip():
             outcome = reference.outcome
         else:
             outcome = self._run(row, code, apart=reference.apart)
-        return self._judged(row, code, outcome, apart=reference.apart)
+        return self._from_outcome(row, code, outcome, apart=reference.apart)
 
     def _reference(self, row: dict[str, str]) -> _Reference:
         name = hashlib.sha256("\0".join(row.values()).encode("utf-8", "replace")).hexdigest()
@@ -218,7 +181,10 @@ class PassAtOne:
             raise EvaluationFailed(f"the machine is too busy: {outcome.text}")
         return outcome
 
-    def _judged(
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        return self._verdict(math.nan, "not judged", feedback, informative=False, processes=2)
+
+    def _from_outcome(
         self, row: dict[str, str], code: str, outcome: Outcome, *, apart: bool
     ) -> Judgement:
         if outcome.kind == "test":
@@ -238,25 +204,6 @@ class PassAtOne:
                 RuntimeWarning,
                 stacklevel=4,
             )
-
-    def _verdict(
-        self,
-        score: float,
-        kind: str,
-        feedback: str,
-        *,
-        informative: bool = True,
-        processes: int = 2,
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            processes=processes,
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
 
 
 _LABELS = ("library", "code_context", "reference_code")

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output
 from evaluators.instructions.following import InstructionVerdicts, verdicts
 from evaluators.instructions.libraries import tagger_name
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judge, Judgement
 
 __all__ = ["SCORINGS", "FollowsInstructions"]
 
@@ -32,7 +31,7 @@ published checks are known to judge something else.
 _TAGGED = "words:start_verb"
 
 
-class FollowsInstructions:
+class FollowsInstructions(Judge):
     """Judge a response by whether it follows all of its instructions.
 
     A metric for ``dspy.Evaluate``, MIPROv2, GEPA and the rest: call it with an example that has
@@ -74,13 +73,12 @@ class FollowsInstructions:
     - punctuation:no_comma: asked for no comma, found 2
     """
 
+    scorings = SCORINGS
+
     def __init__(self, compare: str = "strict", *, raises: bool = False) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
-        self.compare = compare
+        super().__init__(compare, raises=raises)
         self._form, _, named = compare.partition("_")
         self._reading = named or "2025"
-        self.raises = raises
 
     @property
     def compare_version(self) -> str:
@@ -90,34 +88,16 @@ class FollowsInstructions:
         """
         return f"{SCORINGS[self.compare]}-{tagger_name()}"
 
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
         prompt, ids = label(example, "prompt"), label(example, "instruction_id_list")
         response = output(prediction, "response")
         response = "" if response is None else str(response)
-        try:
-            found = verdicts(
-                ids,
-                label(example, "kwargs"),
-                prompt,
-                response,
-                reading=self._reading,
-            )
-        except EvaluationFailed as error:
-            if self.raises:
-                raise
-            return self._judgement(math.nan, f"Not judged: {error}", {}, (), _row(prompt, None))
+        found = verdicts(ids, label(example, "kwargs"), prompt, response, reading=self._reading)
         return self._judge(prompt, ids, found)
 
-    def __repr__(self) -> str:
-        return f"FollowsInstructions(compare={self.compare!r})"
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        row = _row(label(example, "prompt"), None)
+        return self._judgement(math.nan, feedback, {}, (), row)
 
     def _judge(self, prompt: str, ids: Sequence[str], found: InstructionVerdicts) -> Judgement:
         followed = found.strict if self._form == "strict" else found.loose

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
-from evaluators.judgement import Judgement
+from evaluators.judgement import Judgement, ProcessJudge
 from evaluators.sql.compare import SCORINGS
 from evaluators.sql.database import Databases, check, locate
 from evaluators.sql.difference import difference
@@ -20,7 +20,7 @@ __all__ = ["ExecutionAccuracy"]
 _PROBE_SECONDS = 5.0
 
 
-class ExecutionAccuracy:
+class ExecutionAccuracy(ProcessJudge):
     """Judge SQL by running it beside the gold query, read-only.
 
     A metric for ``dspy.Evaluate``, MIPROv2, GEPA and the rest: call it with an example that has
@@ -66,6 +66,9 @@ class ExecutionAccuracy:
         EvaluationFailed: When called, with ``raises``: no verdict could be reached.
     """
 
+    scorings = SCORINGS
+    _runner: SqlRunner
+
     def __init__(
         self,
         databases: Databases,
@@ -77,8 +80,7 @@ class ExecutionAccuracy:
         workers: int = 2,
         raises: bool = False,
     ) -> None:
-        if compare not in SCORINGS:
-            raise ValueError(f"compare must be one of {', '.join(SCORINGS)}; got {compare!r}.")
+        super().__init__(compare, raises=raises)
         for name, value in (
             ("timeout", timeout), ("max_rows", max_rows), ("memory_mb", memory_mb),
             ("workers", workers),
@@ -86,12 +88,10 @@ class ExecutionAccuracy:
             if not value > 0:
                 raise ValueError(f"{name} must be more than 0, got {value!r}.")
         self.databases = databases
-        self.compare = compare
         self.timeout = timeout
         self.max_rows = max_rows
         self.memory_mb = memory_mb
         self.workers = workers
-        self.raises = raises
         self._scoring = SCORINGS[compare]
         self._runner = SqlRunner(Limits(timeout, max_rows, memory_mb << 20), workers)
         self._golds = GoldCache()
@@ -100,42 +100,6 @@ class ExecutionAccuracy:
     def compare_version(self) -> str:
         """Version of the scoring; verdicts of different versions are not comparable."""
         return self._scoring.version
-
-    def __call__(
-        self,
-        example: Any,
-        prediction: Any,
-        trace: Any = None,
-        pred_name: str | None = None,
-        pred_trace: Any = None,
-    ) -> Judgement:
-        """Judge one prediction; the last three arguments are for DSPy's optimizers."""
-        db_id, query = _field(example, "db_id"), _field(example, "query")
-        answer = prediction if isinstance(prediction, str) else _field(prediction, "sql")
-        try:
-            gold = self._gold(str(db_id), str(query))
-            return self._judge(gold, "" if answer is None else str(answer))
-        except EvaluationFailed as error:
-            if self.raises:
-                raise
-            return self._verdict(math.nan, "not judged", f"Not judged: {error}", informative=False)
-
-    def close(self) -> None:
-        """End the worker processes; they also end with this object or the interpreter."""
-        self._runner.close()
-
-    def __enter__(self) -> ExecutionAccuracy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Processes, locks and caches stay behind: copied, pickled, sent to another machine.
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"ExecutionAccuracy({self.databases!r}, compare={self.compare!r})"
@@ -153,6 +117,15 @@ class ExecutionAccuracy:
         gold = Gold(path, sql, self._scoring.ordered(query), outcome)
         self._golds.put(fingerprint, query, gold)
         return gold
+
+    def _judged(self, example: Any, prediction: Any) -> Judgement:
+        db_id, query = _field(example, "db_id"), _field(example, "query")
+        answer = prediction if isinstance(prediction, str) else _field(prediction, "sql")
+        gold = self._gold(str(db_id), str(query))
+        return self._judge(gold, "" if answer is None else str(answer))
+
+    def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
+        return self._verdict(math.nan, "not judged", feedback, informative=False)
 
     def _judge(self, gold: Gold, answer: str) -> Judgement:
         try:
@@ -196,18 +169,6 @@ class ExecutionAccuracy:
         if reason:
             text += f" The expected answer is not determined by the data: {reason}."
         return self._verdict(score, kind, text, informative=not reason and not vacuous)
-
-    def _verdict(
-        self, score: float, kind: str, feedback: str, *, informative: bool = True
-    ) -> Judgement:
-        return Judgement(
-            score=score,
-            feedback=feedback,
-            informative=informative,
-            kind=kind,
-            compare=self.compare,
-            compare_version=self.compare_version,
-        )
 
     def _probe(self, database: Path) -> Any:
         return lambda sql: self._runner.run(database, sql, seconds=_PROBE_SECONDS)

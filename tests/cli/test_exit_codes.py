@@ -83,7 +83,7 @@ WRONG = [
     (("feedback", "first", "nobody", "--score", "1"), "ROLLOUT", "nobody"),
     (("feedback", "first", "1", "--score", "7"), "--score", "[0, 1]"),
     (("memory", "reindex", "first", "--embedder", "hashing:abc"), "--embedder", "'hashing:abc'"),
-    (("memory", "reindex", "frist", "--embedder", "hashing"), "NAME_OR_FILE", "'first'"),
+    (("memory", "reindex", "frist", "--embedder", "hashing"), "NAME", "'first'"),
     # predictions
     (("score", "spider", "--predictions", "said.txt", "--data", "nowhere"), "--data", "dev.json"),
     (("score", TINY, "--predictions", "said.txt", "--compare", "lose"), "--compare", "'loose'"),

@@ -27,7 +27,7 @@ FAILURES = [
     (2, (*RUN, "--limit", "many"), "'many' is not a valid integer"),
     (1, (*RUN, "--lm", "local/smollm2-135m"), "drpg lm pull smollm2-135m"),
     (2, ("resume", "frist"), "There is no run 'frist'"),
-    (2, ("show", "frist"), "There is no run 'frist'"),
+    (2, ("show", "frist"), "There is no run or learner 'frist'"),
     (1, ("show", "empty"), "has no steps yet"),
     (1, ("show", "broken"), "'broken' is damaged"),
     (2, ("show", "empty", "--html", "nowhere/x.html"), "no folder 'nowhere'"),

@@ -167,3 +167,24 @@ def test_a_gated_run_uses_only_policies_that_have_won_a_trial(
     assert RULE in str(steps[-1]["policy_texts"])
     result = run("--overwrite", "--gate", "replay", "--optimizer", "zero_shot", exit_code=2)
     assert "writes no policy" in " ".join(result.stderr.split())
+
+
+def test_rules_from_a_file_may_begin_with_a_byte_order_mark(
+    drpg: Drpg, workdir: Path, as_json: Callable[..., Any]
+) -> None:
+    (workdir / "rules.md").write_bytes("- Trink Tee.\n- Iß Käse.\n".encode("utf-8-sig"))
+    drpg("policy", "edit", "first", "self", "--file", "rules.md")
+    (route,) = as_json("policy", "list", "first")["routes"]
+    assert [rule["text"] for rule in route["standing"]["rules"]] == ["Trink Tee.", "Iß Käse."]
+
+    (workdir / "rules.md").write_bytes("- Iß Käse.\n".encode("latin-1"))
+    refused = drpg("policy", "edit", "first", "self", "--file", "rules.md", exit_code=2)
+    assert "rules.md is not UTF-8" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize("act", [("pin",), ("edit", "--text")])
+def test_a_rule_that_is_too_long_is_wrong_usage(drpg: Drpg, act: tuple[str, ...]) -> None:
+    command = ["policy", act[0], "first", "self", *act[1:], "a" * 2001]
+
+    said = " ".join(drpg(*command, exit_code=2).stderr.split())
+    assert "must have 1 to 2000 characters, got 2001" in said

@@ -162,13 +162,19 @@ def test_what_a_person_does_in_mlflow_is_in_the_next_answer(served: Any) -> None
     (decision,) = online.governance.log()
     assert decision.reason == "brand voice"
 
-    client.set_prompt_alias(PROMPT, "champion", 1)
+    client.create_prompt_version(PROMPT, [{"role": "system", "content": "- Say it as a chat."}])
     wait_until(lambda: len(online.governance.log()) == 2)
+    online(question="And as a chat?")
+    assert "- Say it as a chat.\n" in lm.texts()[-1]
+    assert "role" not in lm.texts()[-1]
+
+    client.set_prompt_alias(PROMPT, "champion", 1)
+    wait_until(lambda: len(online.governance.log()) == 3)
     online(question="And then?")
     assert "Learned rule." in lm.texts()[-1]
 
     client.delete_prompt_alias(PROMPT, "champion")
-    wait_until(lambda: len(online.governance.log()) == 3)
+    wait_until(lambda: len(online.governance.log()) == 4)
     assert online.governance.state().idle
     assert online.registry_failures == 0
 
@@ -205,3 +211,35 @@ def test_a_candidate_is_seen_in_mlflow_and_approved_there(served: Any) -> None:
     assert status.standing is not None
     assert status.standing.version == 2
     assert 2 not in [policy.version for policy in status.candidates]
+
+
+def test_a_text_that_no_policy_may_hold_is_not_taken_up_and_said_once(
+    memory: SQLiteMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    governance, follower = looking(memory, HandMade("self", PROMPT, 2, "- A"))
+    follower.look()
+    _, follower = looking(memory, HandMade("self", PROMPT, 3, f"- B\n- {'b' * 2001}"))
+
+    assert follower.look()
+    assert follower.look()
+
+    current = governance.current("self")
+    assert current is not None
+    assert current.text == "- A"
+    assert len(governance.log()) == 1
+    assert follower.failures == 0
+    assert caplog.text.count(f"version 3 of {PROMPT} is not taken up: Rule 2 must have") == 1
+    assert "version 3" in json.loads(memory.get_meta(STATUS_KEY) or "{}")["refused"]
+
+
+def test_a_refused_text_is_forgotten_once_another_stands(memory: SQLiteMemory) -> None:
+    versions = [HandMade("self", PROMPT, 2, "Say \x00."), HandMade("self", PROMPT, 3, "- A")]
+    governance = Governance(memory, ["self"])
+    follower = RegistryFollower(governance, lambda: [versions.pop(0)])
+    follower.look()
+    follower.look()
+
+    assert json.loads(memory.get_meta(STATUS_KEY) or "{}")["refused"] == ""
+    current = governance.current("self")
+    assert current is not None
+    assert current.text == "- A"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drpg_dspy.arguments import LONGEST_RULE
 from drpg_dspy.exceptions import OutdatedCandidate
 from drpg_dspy.governance import Applier, Governance, case_of
 from drpg_dspy.memory import SQLiteMemory
@@ -137,6 +138,47 @@ def test_a_freeze_holds_what_is_current_and_saves_the_writing(play: Play) -> Non
     assert not play.applier.holds(["predict"])
 
 
+def test_a_freeze_holds_what_was_used_last_not_the_highest_number(play: Play) -> None:
+    play("A")
+    play.governance.pin("predict", "P", author=ADA)
+    assert play("A") == "- P\n- A"
+    play.governance.unpin("predict", "P", author=ADA)
+    assert play("A") == "- A"
+
+    play.governance.freeze(author=ADA)
+
+    assert play("B") == "- A"
+    assert play.governance.current("predict").text == "- A"
+
+
+@pytest.mark.parametrize("author", [ADA, "ada"])
+def test_an_unpinned_rule_is_out_of_force_before_the_next_call(play: Play, author: str) -> None:
+    play("A")
+    play.governance.pin("predict", "P", author=author)
+    play.governance.unpin("predict", "P", author=author)
+
+    play.governance.require_approval(author=author)
+
+    assert play("B") == "- A"
+
+
+def test_a_learned_rule_is_the_optimizers_again_without_its_pin(play: Play) -> None:
+    play("A", "B")
+    play.governance.pin("predict", "B", author=ADA)
+    play.governance.unpin("predict", "B", author=ADA)
+
+    play.governance.freeze(author=ADA)
+    assert sorted(play("C").split("\n")) == ["- A", "- B"]
+
+
+def test_unpinning_the_only_rule_leaves_no_policy(play: Play) -> None:
+    play.governance.pin("predict", "P", author=ADA)
+    play.governance.unpin("predict", "P", author=ADA)
+    play.governance.freeze(author=ADA)
+
+    assert play("A") == ""
+
+
 def test_every_decision_is_logged_with_author_and_reason(play: Play) -> None:
     play("A")
     play.governance.pin("predict", "P", author=ADA, reason="one")
@@ -157,7 +199,7 @@ def test_learned_versions_wait_where_approval_is_required(play: Play) -> None:
 
     (status,) = play.governance.status()
     assert [policy.text for policy in status.candidates] == ["- A", "- B"]
-    assert status.newest is None
+    assert status.last is None
     assert all(policy.message.startswith("candidate") for policy in status.candidates)
     first = status.candidates[0]
     play.governance.approve(f"predict@{first.version}", author=ADA, reason="good")
@@ -273,3 +315,54 @@ def test_two_people_who_approve_at_once_do_not_both_succeed(
     with pytest.raises(OutdatedCandidate, match="Somebody else decided"):
         play.governance.approve(f"predict@{second.version}", author=ADA)
     assert play("C") == "- A"
+
+
+LONG = "a" * (LONGEST_RULE + 1)
+
+
+@pytest.mark.parametrize("text", [LONG, "Use \x1b[1mbold.", "Say \x00.", "Half \ud800.", " "])
+def test_a_rule_that_no_list_can_hold_is_refused_and_changes_nothing(play: Play, text: str) -> None:
+    with pytest.raises(ValueError, match="rule must"):
+        play.governance.pin("predict", text, author=ADA)
+    if text.strip():
+        with pytest.raises(ValueError, match="Rule 2 must"):
+            play.governance.edit("predict", f"- Quote names.\n- {text}", author=ADA)
+        with pytest.raises(ValueError, match="must"):
+            play.governance.edit("predict", ["Quote names.", text], author=ADA)
+
+    assert play.governance.log() == []
+    assert play("A") == "- A"
+
+
+def test_the_message_of_a_long_rule_names_the_limit_and_the_length(play: Play) -> None:
+    with pytest.raises(ValueError, match=r"1 to 2000 characters, got 2001: 'aaa.*Say it shorter"):
+        play.governance.pin("predict", LONG, author=ADA)
+
+
+def test_the_longest_rule_is_taken(play: Play) -> None:
+    play.governance.pin("predict", LONG[1:], author=ADA)
+
+    assert play() == f"- {LONG[1:]}"
+
+
+@pytest.mark.parametrize("breaks", ["\n", "\r\n", "\t", "\x0b", "\x85", "\u2028", "  "])
+def test_a_pinned_rule_is_one_line_of_the_list(play: Play, breaks: str) -> None:
+    play.governance.pin("predict", f"- Never answer{breaks}from memory. ", author=ADA)
+
+    assert play("A") == "- Never answer from memory.\n- A"
+
+
+def test_several_rules_are_pinned_one_by_one(play: Play) -> None:
+    with pytest.raises(ValueError, match=r"got a list of 2\. Pin each"):
+        play.governance.pin("predict", "1. Quote names.\n2. No CROSS JOIN.", author=ADA)
+
+
+def test_a_rule_that_was_learned_may_be_kept_whatever_its_length(play: Play) -> None:
+    play(LONG)
+    play.governance.edit("predict", f"- {LONG}\n- Quote  names.", author=ADA)
+    play.governance.edit("predict", f"- {LONG}\n- Quote names.", author=ADA)
+
+    assert play() == f"- {LONG}\n- Quote names."
+    current = play.governance.current("predict")
+    assert current is not None
+    assert current.version == 2

@@ -157,6 +157,18 @@ def test_a_compiled_sub_module_is_reached_with_a_warning(lm, caplog) -> None:
     assert type(program.query.predict) is dspy.Predict
 
 
+def test_candidates_that_an_optimizer_tried_are_no_routes() -> None:
+    program = dspy.Predict("question -> answer")
+    tried = [program.deepcopy(), program.deepcopy()]
+    program.candidate_programs = [{"score": 1.0, "program": tried[0]}]  # as MIPROv2 leaves them
+    program.trial_logs = {1: {"full_eval_program": tried[1]}}
+
+    attach(program)
+
+    assert list(routes(program)) == ["self"]
+    assert [type(one) for one in tried] == [dspy.Predict, dspy.Predict]
+
+
 def test_predictors_in_nested_lists_are_reached(lm) -> None:
     class Grid(dspy.Module):
         def __init__(self) -> None:

@@ -101,6 +101,25 @@ def test_a_tracker_tells_of_one_memory_at_a_time(tmp_path: Path) -> None:
     OnlinePolicyOptimizer(qa(), ZeroShot(), memory=three, tracker=tracker).close()
 
 
+def test_a_tracker_can_be_brought_up_to_date_while_the_learner_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    memory = SQLiteMemory(tmp_path / "m.sqlite", HashingEmbedder())
+    online = OnlinePolicyOptimizer(qa(), ZeroShot(), memory=memory, tracker=JSONLTracker(path))
+    for question in ("one", "two"):
+        online(question=question)
+
+        assert online.tell_tracker()
+        assert question in path.read_text()
+
+    online.close()
+    with pytest.raises(ValueError, match="This learner is closed"):
+        online.tell_tracker()
+
+
+def test_a_learner_without_a_tracker_has_nobody_to_tell() -> None:
+    assert OnlinePolicyOptimizer(qa(), ZeroShot()).tell_tracker()
+
+
 def test_pickling_a_learner_says_how_to_move_it() -> None:
     online = OnlinePolicyOptimizer(qa(), ZeroShot())
 

@@ -314,6 +314,22 @@ def test_quote_writer_takes_no_finding_of_a_judge_for_advice(build: Build) -> No
         assert learner.propose({"context": "", "question": "apples"}).policies == {}
 
 
+def test_quote_writer_says_once_that_findings_alone_give_it_nothing_to_quote(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = build(DRPG(k=4, writer=QuoteWriter(), feedback_text=True))
+    said = ["", "Use euros.\n\nGot 500.", "Use euros.", "Got 500, expected 5."]
+    with dspy.context(lm=scripted()):
+        for text in said:
+            rollout = learner.predict_one({"context": "", "question": "one apple"})
+            learner.learn_one(rollout, Feedback(0.0, text=text))
+        learner.learn_one(learner.predict_one({"context": "", "question": "two"}), 1.0)
+
+    warnings = [one.getMessage() for one in caplog.records if "QuoteWriter" in one.getMessage()]
+    assert len(warnings) == 1
+    assert "'metric' said: 'Use euros.'. A judge's advice" in warnings[0]
+
+
 def test_quote_writer_without_feedback_text_is_refused() -> None:
     with pytest.raises(ValueError, match="feedback_text=True"):
         DRPG(writer=QuoteWriter())

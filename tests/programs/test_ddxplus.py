@@ -20,6 +20,7 @@ from drpg_dspy.streaming import run_stream
 from drpg_dspy.testing.scripted import ScriptedLM, fields
 from drpg_dspy.types import OPEN_FIELD
 from programs import ddxplus
+from programs._patients import ALSO
 
 SMALL = "smollm2-135m"
 
@@ -226,7 +227,7 @@ def test_every_name_of_every_disease_is_understood_and_none_is_shown_to_the_prog
 ) -> None:
     judge = ddxplus.evaluator(real)
     assert len(judge.options) == 49
-    assert set(ddxplus._ALSO) < set(judge.options)
+    assert set(ALSO) < set(judge.options)
     for number, (name, others) in enumerate(judge.options.items(), 1):
         for written in (name, *others, name.upper(), f"{number}. {name}"):
             assert judge.read(f"I think it is {written}.").number == number, written

@@ -162,8 +162,8 @@ def test_metrics_stand_at_the_steps_of_the_stream(memory, play, mlflow_uri, clie
     for n in range(1, 6):
         play(memory, n)
     run_id = tell(memory, mlflow_uri).run_id
-    assert history(client, run_id, "score") == [(1, 1), (2, 1), (3, 0), (4, 1), (5, 1)]
-    assert history(client, run_id, "prequential_score")[-1] == (5, 0.8)
+    assert history(client, run_id, "scores/score") == [(1, 1), (2, 1), (3, 0), (4, 1), (5, 1)]
+    assert history(client, run_id, "scores/prequential_score")[-1] == (5, 0.8)
     assert history(client, run_id, "prompt_tokens") == [(n, 130.0 * n) for n in range(1, 6)]
     assert history(client, run_id, "step_tokens") == [(n, 145.0) for n in range(1, 6)]
     assert history(client, run_id, "odd")[-1] == (5, 3.0)
@@ -178,8 +178,8 @@ def test_a_late_verdict_belongs_to_its_step_and_moves_the_figures_now(
         play(memory, n)
     memory.commit("r0003", Feedback(1.0))
     run_id = tell(memory, mlflow_uri).run_id
-    assert (3, 1.0) in history(client, run_id, "score")
-    assert history(client, run_id, "prequential_score")[-1] == (5, 1.0)
+    assert (3, 1.0) in history(client, run_id, "scores/score")
+    assert history(client, run_id, "scores/prequential_score")[-1] == (5, 1.0)
 
 
 def test_a_resumed_run_is_the_same_run(memory, play, mlflow_uri, client) -> None:
@@ -202,7 +202,7 @@ def test_a_run_deleted_by_hand_is_written_anew_from_the_first_step(
     play(memory, 2)
     second = tell(memory, mlflow_uri)
     assert second.run_id != first.run_id
-    assert [step for step, _ in history(client, second.run_id, "score")] == [1, 2]
+    assert [step for step, _ in history(client, second.run_id, "scores/score")] == [1, 2]
 
 
 def test_a_call_that_failed_after_it_went_through_makes_no_second_version(
@@ -321,6 +321,8 @@ def test_the_first_the_best_and_the_last_version_link_to_their_run(
     best = client.get_prompt_version_by_alias("first.predict.policy", "best").version
     assert linked == sorted({*range(1, LINKED_BACK + 1), 22, 33, int(best), LINKED_BACK + 15})
     assert all(run_id == v.tags["drpg.run_id"] for v in versions)
+    from_run = json.loads(client.get_run(run_id).data.tags["mlflow.linkedPrompts"])
+    assert not {int(link["version"]) for link in from_run} & set(linked), "listed twice"
 
 
 def test_artifacts_can_be_left_out(memory, play, mlflow_uri, client) -> None:

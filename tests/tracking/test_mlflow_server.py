@@ -75,7 +75,7 @@ def test_a_run_told_in_two_parts_over_http_is_whole(memory, play, server: str, c
     assert run_ids[0] == run_ids[1]
     run = client.get_run(run_ids[0])
     assert (run.info.status, run.data.params["k"]) == ("FINISHED", "4")
-    steps = [m.step for m in client.get_metric_history(run.info.run_id, "score")]
+    steps = [m.step for m in client.get_metric_history(run.info.run_id, "scores/score")]
     assert sorted(steps) == [1, 2, 3, 4, 5]
     versions = client.search_prompt_versions("net.predict.policy")
     stored = {int(v.version): v.template for v in versions}

@@ -74,6 +74,31 @@ def test_a_record_arrives_without_anybody_closing(memory, play) -> None:
     assert told.close()
 
 
+def test_a_writer_that_caught_up_has_told_everything_and_goes_on(memory, play) -> None:
+    tracker = Listener()
+    told = writer(memory, tracker)
+    play(memory, 1)
+
+    assert told.catch_up(20)
+    assert tracker.records == list(replay(memory))
+    assert tracker.ended == []
+    play(memory, 2)
+    assert told.close()
+    assert tracker.records == list(replay(memory))
+
+
+def test_catching_up_gives_up_on_a_dead_tracker_and_loses_nothing(memory, play) -> None:
+    tracker = Listener()
+    tracker.fail = dead
+    told = writer(memory, tracker)
+    play(memory, 1)
+
+    assert not told.catch_up(0.2)
+    tracker.fail = lambda records: None
+    assert told.close()
+    assert tracker.records == list(replay(memory))
+
+
 def test_what_another_process_wrote_is_seen_without_a_notice(memory, play) -> None:
     tracker = Listener()
     told = writer(memory, tracker)

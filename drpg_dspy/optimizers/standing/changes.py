@@ -14,7 +14,7 @@ from drpg_dspy.constraints import Constraint
 from drpg_dspy.optimizers.standing.conflicts import Conflict
 from drpg_dspy.optimizers.standing.registry import shown
 
-__all__ = ["Change", "author_name", "expiry_time", "one_line"]
+__all__ = ["Change", "author_name", "expiry_time"]
 
 Operation = Literal["add", "edit", "delete"]
 
@@ -164,8 +164,3 @@ def _moment(expires: Any, now: float) -> float | None:
         return dt.datetime.fromisoformat(expires.strip()).timestamp()
     except ValueError:
         return None
-
-
-def one_line(text: Any) -> Any:
-    """Return a text without line breaks: a policy shows one rule a line."""
-    return " ".join(text.split()) if isinstance(text, str) else text

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from drpg_dspy.arguments import one_line
 from drpg_dspy.constraints import Constraint
-from drpg_dspy.optimizers.standing.changes import Change, author_name, expiry_time, one_line
+from drpg_dspy.optimizers.standing.changes import Change, author_name, expiry_time
 from drpg_dspy.optimizers.standing.keeper import KEEP, Keeper
 
 __all__ = ["ConstraintDesk"]
@@ -31,7 +32,8 @@ class ConstraintDesk:
 
         Args:
             type: One of :data:`drpg_dspy.constraints.TYPES`.
-            text: What is asked; shown to the model as it stands, in one line.
+            text: What is asked; shown to the model as it stands, in one line (line breaks become
+                blanks).
             routes: Names of the predictors it holds for; empty = all.
             expires: When it stops to hold: a ``datetime``, a ``timedelta``, seconds since the
                 epoch, ``"2026-12-31T18:00"``, ``"30d"``; ``None`` = never.
@@ -43,10 +45,12 @@ class ConstraintDesk:
         Raises:
             ConstraintConflict: It contradicts what is in force, and ``on_conflict="refuse"``.
             PolicyTooLong: The policy would be longer than ``max_chars``.
-            ValueError: An unknown type or route, a text that is empty or too long, a time in the
-                past; or a constraint of the type is in force on one of the routes.
+            ValueError: An unknown type or route; a text that is empty, longer than
+                :data:`drpg_dspy.constraints.MAX_TEXT` or not plain (a control character); a time
+                in the past; or a constraint of the type is in force on one of the routes.
         """
-        new = Constraint(type, one_line(text), routes=_names(routes), expires=expiry_time(expires))
+        line, until = one_line("text", text), expiry_time(expires)
+        new = Constraint(type, line, routes=_names(routes), expires=until)
         return self._keeper.add(new, author_name(author))
 
     def edit(

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import dspy
 from dspy.utils.exceptions import DSPyError
 
+from drpg_dspy.arguments import one_line
 from drpg_dspy.constraints import Constraint
 from drpg_dspy.exceptions import ConstraintConflict, StorageError
 from drpg_dspy.memory.base import Memory, MemoryView
 from drpg_dspy.optimizers.books.showing import under
-from drpg_dspy.optimizers.standing.changes import Change, expiry_time, one_line
+from drpg_dspy.optimizers.standing.changes import Change, expiry_time
 from drpg_dspy.optimizers.standing.conflicts import Comparison, compare, compare_by_lm
 from drpg_dspy.optimizers.standing.registry import Registry, shown
 from drpg_dspy.types import Policy
@@ -173,7 +174,7 @@ class Keeper:
             before = _standing(registry, now).find(name, routes)
             until = before.expires if expires is KEEP else expiry_time(expires, now)
             after = dataclasses.replace(
-                before, text=one_line(text), expires=until, author=author, added_at=now
+                before, text=one_line("text", text), expires=until, author=author, added_at=now
             )
             return self._with(registry, Change(0, "edit", after, before, author=author), now)
 

@@ -1,19 +1,52 @@
-"""Violations that can be put right without a language model and without another word."""
+"""Violations that can be put right without a language model, and nothing said is lost."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 from drpg_dspy.constraints import CaseRule, EndRule, NoCommasRule, Rule, StartRule
 from drpg_dspy.constraints.measures import COMMAS
 
-__all__ = ["mended"]
+__all__ = ["MENDS", "Mend", "kind_of", "mended", "mends"]
+
+Mend = Literal["case", "commas", "begin", "end", "length"]
+"""What may be put right without a writer: letters' case, commas, what an answer begins and ends
+with, and its length, by leaving its last sentences out (:mod:`.cutting`)."""
+
+MENDS: tuple[Mend, ...] = get_args(Mend)
 
 _MARKS = ".,;:!?…"
 _COMMAS = re.escape(COMMAS)
 _GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _AT_LINE_END = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*(?=\n|\Z)")
 _BETWEEN = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*")
+
+
+def mends(given: bool | Sequence[Mend]) -> frozenset[Mend]:
+    """Return the kinds that are meant: all, none, or those that are named.
+
+    Raises:
+        ValueError: It is neither a bool nor a sequence of :data:`MENDS`.
+
+    >>> sorted(mends(["case", "end"])), mends(False)
+    (['case', 'end'], frozenset())
+    """
+    if isinstance(given, bool):
+        return frozenset(MENDS if given else ())
+    named: Any = given
+    if isinstance(named, (list, tuple, set, frozenset)) and set(named) <= set(MENDS):
+        return frozenset(named)
+    raise ValueError(f"mend must be True, False or some of {list(MENDS)}, got {given!r}.")
+
+
+def kind_of(rule: Rule) -> Mend | None:
+    """Return how a rule's violation is put right; ``None`` = that takes a writer."""
+    if isinstance(rule, StartRule):
+        return "begin" if rule.whole else None
+    kinds: dict[type, Mend] = {CaseRule: "case", NoCommasRule: "commas", EndRule: "end"}
+    return kinds.get(type(rule))
 
 
 def mended(answer: str, rule: Rule) -> str:

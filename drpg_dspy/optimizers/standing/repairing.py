@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from drpg_dspy.constraints.measures import count_words
 from drpg_dspy.constraints.wording import quoted
 from drpg_dspy.injection.fields import labelled_text
 from drpg_dspy.optimizers.standing.advice import advice
-from drpg_dspy.optimizers.standing.mending import mended
+from drpg_dspy.optimizers.standing.mending import MENDS, Mend, kind_of, mended
 from drpg_dspy.plain import sendable
 
 __all__ = ["Draft", "mend", "repair"]
@@ -58,8 +58,15 @@ class Draft:
         return self.violated < other.violated
 
 
-def mend(draft: Draft, constraints: Sequence[Constraint]) -> tuple[Draft, int]:
+def mend(
+    draft: Draft, constraints: Sequence[Constraint], kinds: Container[Mend] = MENDS
+) -> tuple[Draft, int]:
     """Put right what takes no writer, one constraint after the other, each only if it helps.
+
+    Args:
+        draft: The answer.
+        constraints: Those in force.
+        kinds: What may be put right; an answer's length is not, see :func:`.cut`.
 
     Returns:
         The draft as it is then, and how many constraints were put right.
@@ -67,24 +74,26 @@ def mend(draft: Draft, constraints: Sequence[Constraint]) -> tuple[Draft, int]:
     before = len(draft.violated)
     for one in constraints:
         if one.id in draft.violated:
-            attempt = _mended_for(draft, one, constraints)
+            attempt = _mended_for(draft, one, constraints, kinds)
             draft = attempt if attempt.beats(draft) else draft
     return draft, before - len(draft.violated)
 
 
-def _mended_for(draft: Draft, one: Constraint, constraints: Sequence[Constraint]) -> Draft:
+def _mended_for(
+    draft: Draft, one: Constraint, constraints: Sequence[Constraint], kinds: Container[Mend]
+) -> Draft:
     """Put one constraint right, then what that broke: a capital letter put in front, say."""
-    attempt = Draft.of(_satisfying(draft.text, one), constraints)
+    attempt = Draft.of(_satisfying(draft.text, one, kinds), constraints)
     broken = attempt.violated - draft.violated
     for other in constraints:
         if other.id in broken:
-            attempt = Draft.of(_satisfying(attempt.text, other), constraints)
+            attempt = Draft.of(_satisfying(attempt.text, other, kinds), constraints)
     return attempt
 
 
-def _satisfying(text: str, one: Constraint) -> str:
+def _satisfying(text: str, one: Constraint, kinds: Container[Mend]) -> str:
     for rule in parse_rule(one.type, one.text):
-        if not rule.check(text).satisfied:
+        if kind_of(rule) in kinds and not rule.check(text).satisfied:
             text = mended(text, rule)
     return text
 
@@ -95,7 +104,7 @@ def repair(
     *,
     task: str,
     inputs: Mapping[str, Any],
-    mends: bool,
+    kinds: Container[Mend],
     counts: Counter[str],
 ) -> Draft:
     """Tell the configured LM what to do about what is violated, and have it answer anew; one call.
@@ -122,8 +131,8 @@ def repair(
         sent_back="\n".join(reasons),
     )
     attempt = Draft.of(text, constraints)
-    if mends and text.strip():
-        attempt, _ = mend(attempt, constraints)
+    if text.strip():
+        attempt, _ = mend(attempt, constraints, kinds)
     good = _is_answer(attempt.text) and _keeps(attempt, draft, constraints)
     if attempt.beats(draft) and good and not recites(attempt.text, constraints):
         return attempt
