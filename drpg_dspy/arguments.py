@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LONGEST_RULE", "checked_path", "number", "one_line", "rule_text", "scalar", "whole"]
+__all__ = [
+    "LONGEST_RULE",
+    "checked_path",
+    "number",
+    "one_line",
+    "rule_text",
+    "scalar",
+    "takes_no",
+    "whole",
+]
 
 LONGEST_RULE = 2_000
 """Longest rule or constraint that a person writes, in characters of its one line."""
@@ -72,6 +83,19 @@ def checked_path(name: str, value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or isinstance(value, bytes):
         raise ValueError(f"{name} must be a path, got {value!r}.")
     return Path(os.fspath(value))
+
+
+def takes_no(who: str, name: str, known: Iterable[str]) -> str:
+    """Say that an argument is unknown, which one may have been meant, and which there are.
+
+    >>> takes_no("bird", "evidnce", ["evidence", "descriptions"])
+    "bird takes no argument 'evidnce'. Did you mean 'evidence'? It takes: descriptions, evidence."
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.65)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    takes = f"It takes: {', '.join(names)}." if names else "It takes none."
+    return f"{who} takes no argument {name!r}.{hint} {takes}"
 
 
 def one_line(name: str, value: Any) -> str:

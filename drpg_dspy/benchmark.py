@@ -34,6 +34,7 @@ class Benchmark:
             scored from files.
         category: Of a call's inputs, without any label: what corrections are sorted by. A
             function of its module's; ``None`` = all inputs are of one kind.
+        note: What is needed beside the data, for ``drpg list``.
     """
 
     name: str
@@ -49,3 +50,4 @@ class Benchmark:
     compares: tuple[str, ...] = ()
     read_predictions: Callable[..., list[Any]] | None = None
     category: Callable[[Mapping[str, Any]], str] | None = None
+    note: str = ""

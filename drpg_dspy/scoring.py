@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drpg_dspy.arguments import whole
+from drpg_dspy.arguments import takes_no, whole
 from drpg_dspy.judging import judge
 from drpg_dspy.types import Benchmark, Feedback
 
 __all__ = ["ScoreReport", "score_predictions"]
 
 Data = str | os.PathLike[str] | None
+
+_BLANK = b" \t\r\n\f\v\0\xef\xbb\xbf\xff\xfe"  # byte order marks are no content either
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,16 @@ class ScoreReport:
         n: Number of predictions.
         correct: Those with the full score of 1.
         not_judged: Those without a verdict.
+        missing: Examples without a prediction: the file does not name them, or gives null or
+            nothing but blanks. They count in ``n`` as no answer, save those :attr:`left_out`.
+        left_out: Of these, the ones that a benchmark which scores what a file answers, and no
+            more, leaves out of ``n``.
         uninformative: Verdicts that count, but prove nothing (two empty results that agree, a
             gold answer that the data does not determine).
         compare: Name of the scoring; ``""`` where the benchmark has only one.
         compare_version: Its version; ``""`` where the judge names none.
         subscores: Means of the judge's further figures (F1, say) over the rows that have them.
+        subscores_n: How many rows these are.
     """
 
     benchmark: str
@@ -50,6 +57,9 @@ class ScoreReport:
     compare: str = ""
     compare_version: str = ""
     subscores: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    subscores_n: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    missing: int = 0
+    left_out: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, ready for JSON."""
@@ -86,15 +96,17 @@ def score_predictions(
         workers: How many are judged at once; a judge may have a bound of its own.
 
     Raises:
-        ValueError: The benchmark cannot be scored this way, or the file does not fit the data.
+        ValueError: The benchmark cannot be scored this way, or the file does not fit the data,
+            is empty or holds no prediction for any of the examples.
         BenchmarkDataMissing: The data is not there.
     """
     whole("workers", workers, 1)
     if benchmark.read_predictions is None:
         raise ValueError(f"{benchmark.name} is not scored from a file of predictions.")
-    examples = _load(benchmark, data, tuple(exclude_db), split, load or {})
-    read = benchmark.read_predictions(predictions_path, examples)
-    examples, predictions = _paired(examples, read, predictions_path)
+    _check_not_empty(predictions_path)
+    loaded = _load(benchmark, data, tuple(exclude_db), split, load or {})
+    read = benchmark.read_predictions(predictions_path, loaded)
+    examples, predictions = _paired(loaded, read, predictions_path)
     with ExitStack() as stack:
         metric, scoring = _metric(benchmark, data, compare)
         if callable(close := getattr(metric, "close", None)):
@@ -104,17 +116,28 @@ def score_predictions(
     if rows_path is not None:
         rows = zip(examples, verdicts, extras, strict=True)
         _write_rows(Path(rows_path), rows, {"compare": scoring, "compare_version": version})
+    left_out = len(loaded) - len({example.id for example in examples})
+    return dataclasses.replace(
+        _counted(benchmark.name, verdicts),
+        compare=scoring,
+        compare_version=version,
+        missing=left_out + sum(map(_says_nothing, predictions)),
+        left_out=left_out,
+    )
+
+
+def _counted(name: str, verdicts: Sequence[Feedback]) -> ScoreReport:
     judged = [verdict.score for verdict in verdicts if verdict.judged]
+    subscores = _subscores(verdicts)
     return ScoreReport(
-        benchmark=benchmark.name,
+        benchmark=name,
         score=sum(judged) / len(verdicts),
         n=len(verdicts),
         correct=sum(score >= 1.0 for score in judged),
         not_judged=len(verdicts) - len(judged),
         uninformative=sum(v.judged and not v.informative for v in verdicts),
-        compare=scoring,
-        compare_version=version,
-        subscores=_means(verdicts),
+        subscores={name: sum(values) / len(values) for name, values in subscores.items()},
+        subscores_n={name: len(values) for name, values in subscores.items()},
     )
 
 
@@ -142,7 +165,8 @@ def _check_options(benchmark: Benchmark, options: dict[str, Any]) -> None:
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name, value in options.items():
         if name not in parameters and not takes_any:
-            raise ValueError(f"{benchmark.name} has no option {name}; got {name}={value!r}.")
+            known = [known for known in parameters if known != "data"]
+            raise ValueError(f"{takes_no(benchmark.name, name, known)} Got {name}={value!r}.")
 
 
 def _metric(
@@ -157,16 +181,40 @@ def _metric(
     return benchmark.evaluator(data, compare=scoring), scoring
 
 
+def _check_not_empty(path: str | os.PathLike[str]) -> None:
+    try:
+        with open(path, "rb") as file:
+            empty = not any(line.strip(_BLANK) for line in file)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+    if empty:
+        raise ValueError(f"{path} is empty: it holds no prediction.")
+
+
+def _says_nothing(prediction: Any) -> bool:
+    """True for a prediction none of whose fields holds anything."""
+    fields = prediction.values() if hasattr(prediction, "toDict") else [prediction]
+    return all(
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, (list, tuple, dict)) and not value)
+        for value in fields
+    )
+
+
 def _paired(
     examples: list[Any], read: Sequence[Any], path: str | os.PathLike[str]
 ) -> tuple[list[Any], list[Any]]:
     """Return examples and predictions side by side, whichever way the benchmark read them."""
     if any(isinstance(item, tuple) for item in read):
-        answered, predictions = zip(*read, strict=True)
-        return list(answered), list(predictions)
-    if len(read) != len(examples):
+        answered, predictions = map(list, zip(*read, strict=True))
+    elif len(read) == len(examples):
+        answered, predictions = examples, list(read)
+    else:
         raise ValueError(f"{path} gave {len(read)} predictions for {len(examples)} examples.")
-    return examples, list(read)
+    if all(map(_says_nothing, predictions)):
+        raise ValueError(f"{path} holds no prediction for any of the {len(examples)} examples.")
+    return answered, predictions
 
 
 def _verdicts(
@@ -192,12 +240,12 @@ def _verdict(
     return judge(noting, example, prediction), extra
 
 
-def _means(verdicts: Sequence[Feedback]) -> dict[str, float]:
+def _subscores(verdicts: Sequence[Feedback]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for verdict in verdicts:
         for name, value in verdict.subscores.items():
             found.setdefault(name, []).append(value)
-    return {name: sum(values) / len(values) for name, values in sorted(found.items())}
+    return dict(sorted(found.items()))
 
 
 def _write_rows(

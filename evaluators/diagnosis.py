@@ -11,52 +11,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output, shown
+from evaluators._mentions import Mention, Options, answer_places, folded, joined
 from evaluators.judgement import Judge, Judgement
 from evaluators.qa import answer_text
 
 __all__ = ["SCORINGS", "DiagnosisAccuracy", "Reading"]
 
-SCORINGS = {"repaired": "1", "faithful": "1"}
+SCORINGS = {"repaired": "2", "faithful": "1"}
 """The scorings with their versions, the default first."""
 
-# A number of the list: no part of a word, a decimal, a negative number, an age or a duration.
-_NUMBER = re.compile(
-    r"(?<![\w.,\-])\d{1,9}(?!\w|[.,]\d|\s*[%°]|\s*-?\s*"
-    r"(?:years?|y/?o|ans|months?|weeks?|days?|hours?|degrees?|celsius|mg|cm|mm|bpm)\b)"
-)
-# It is meant as the answer where it opens a line as in "35." or follows a word like "answer".
-_OPENING = " \t*#<([{\"'>-"
-_WINDOW = 80  # characters before a number that are looked at
-_ASKED_FOR = re.compile(
-    r"\b(?:answer|option|choice|number|diagnosis|diagnostic|numero|no|n)\b[^\w\n]*(?:is\b[^\w\n]*)?$"
-)
-_CLOSES = re.compile(r"[*\"'\]}]*(?:[.):>]|\s*(?:\n|$))")
-_JOINED = re.compile(r"[\W\d_]*(?:[,;/&+]|\b(?:or|and|ou|et|vs|versus)\b)[\W\d_]*")
-_HEADS = re.compile(r"[*\"'\]}>]*[.):\-][\s*\"'<(\[]*")  # between a number and its name
 _RELEASED = re.compile(r"(\d+)\.")
-
-
-class _Mention(NamedTuple):
-    """A place in a text that names an option.
-
-    Attributes:
-        start, end: Where it stands.
-        number: The number of the option named; one outside the list is kept as it is.
-        how: ``"pair"`` (a number followed by its own name), ``"clash"`` (by another one's),
-            ``"name"``, ``"marked"`` (a number given as the answer) or ``"number"`` (any other).
-    """
-
-    start: int
-    end: int
-    number: int
-    how: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +36,7 @@ class Reading:
 
     Attributes:
         number: The one option that it names; ``None`` = no or more than one.
-        kind: ``"one"``, ``"no answer"``, ``"unknown"``, ``"out of range"``,
+        kind: ``"one"``, ``"no answer"``, ``"unknown"``, ``"ruled out"``, ``"out of range"``,
             ``"contradiction"`` or ``"several"``.
         numbers: All the options concerned, in the order of the text.
     """
@@ -85,15 +56,22 @@ class DiagnosisAccuracy(Judge):
     and punctuation of names do not matter, the longest name counts, and a name inside a longer
     word does not.
 
-    1. A number followed by its own name (``35. Pneumonia``) is the answer, whatever else the
-       text discusses.
-    2. A number followed by the name of another option, or given as the answer (``35.`` at the
-       start of a line, ``answer: 35``) beside the names of others only, contradicts: wrong.
-    3. Names without such a number: the one option named, anywhere in a sentence.
-    4. Numbers without names: the first that is in the list. Ages, durations and decimals are
-       no numbers of the list.
-    5. Two options joined as equals (``A or B``, ``A / B``, ``12, 35``), or several names where
-       nothing above decides, are no diagnosis: wrong, whichever of them is right.
+    1. Where the text announces its answer (``Answer: …``, ``the final diagnosis is …``, the
+       last time it does), that line is read, and what comes before it is not.
+    2. What is ruled out does not count: *not 35*, *no pneumonia*, *bronchitis is unlikely*,
+       *X rather than Y*. Nor do the numbers 1, 2, … of a list's lines; where such a line is a
+       number and nothing else (``1. 35``), that names an option.
+    3. A number beside its own name (``35. Pneumonia``) is the answer, whatever else the text
+       discusses.
+    4. A number beside the name of another option (``35. Bronchitis``, ``Bronchitis (35)``), or
+       given as the answer (``35.`` at the start of a line, ``answer: 35``) with the names of
+       others only, contradicts: wrong.
+    5. Names without such a number: the one option named, anywhere in a sentence.
+    6. Numbers without names: the first that is in the list. Ages, durations and decimals are
+       no numbers of the list (``35.0``, given as the answer, is).
+    7. Two options joined as equals (``A or B``, ``A / B``, ``12, 35``), or several names where
+       nothing above decides, are no diagnosis: wrong, whichever of them is right. *I considered
+       12. Bronchiectasis, but 35. Pneumonia fits best* names two.
 
     ``"faithful"`` is StreamBench's released code: the first number followed by a full stop, and
     nothing else.
@@ -133,9 +111,7 @@ class DiagnosisAccuracy(Judge):
             raise ValueError("options must name at least one diagnosis; got none.")
         self.options = {name: tuple(others) for name, others in options.items()}
         self._names = dict(enumerate(self.options, 1))
-        numbers = _numbers_by_name(self.options)
-        self._pattern = _any_of(numbers)
-        self._numbers = {"".join(words): number for words, number in numbers.items()}
+        self._options = Options(self.options)
 
     def _judged(self, example: Any, prediction: Any) -> Judgement:
         expected, given = label(example, "diagnosis"), output(prediction, "diagnosis")
@@ -158,19 +134,36 @@ class DiagnosisAccuracy(Judge):
         >>> judge = DiagnosisAccuracy({"Bronchitis": [], "Pneumonia": []})
         >>> judge.read("2").number, judge.read("Bronchitis or pneumonia").kind
         (2, 'several')
+        >>> judge.read("1. Fever.\\n2. Cough.\\nNot bronchitis. Answer: pneumonia").number
+        2
         """
-        text = _folded(answer_text(value) or "")
+        text = folded(answer_text(value) or "")
         if not text.strip():
             return Reading(None, "no answer")
-        found = self._mentions(text)
+        found, denied = self._options.mentions(text)
         if not found:
-            return Reading(None, "unknown")
+            numbers = tuple(dict.fromkeys(mention.number for mention in denied))
+            return Reading(None, "ruled out" if denied else "unknown", numbers)
+        starts = [mention.start for mention in found]
+        for begin, end, set_off in answer_places(text):
+            inside = found[bisect_left(starts, begin) : bisect_left(starts, end)]
+            # "The diagnosis is based on 3 findings" announces nothing.
+            if inside and (set_off or any(mention.how != "number" for mention in inside)):
+                return self._reading(text, inside, found[bisect_left(starts, end) :])
+        return self._reading(text, found)
+
+    def _reading(
+        self, text: str, found: Sequence[Mention], later: Sequence[Mention] = ()
+    ) -> Reading:
         chosen, kind = self._chosen(found)
         if kind != "one":
             return Reading(None, kind, chosen)
         rivals = (*chosen, *self._rivals(text, found, chosen[0]))
         if len(rivals) > 1:
             return Reading(None, "several", tuple(dict.fromkeys(rivals)))
+        named = {m.number for m in later if m.how in ("pair", "name")}
+        if named and chosen[0] not in named and all(m.how not in ("pair", "name") for m in found):
+            return Reading(None, "contradiction", (chosen[0], *sorted(named)))
         return Reading(chosen[0], "one", chosen)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,37 +175,16 @@ class DiagnosisAccuracy(Judge):
     def __repr__(self) -> str:
         return f"DiagnosisAccuracy({len(self.options)} options, compare={self.compare!r})"
 
-    def _mentions(self, text: str) -> list[_Mention]:
-        names = [
-            _Mention(m.start(), m.end(), self._numbers[_squashed(m.group())], "name")
-            for m in self._pattern.finditer(text)
-        ]
-        found: list[_Mention] = []
-        for match in _NUMBER.finditer(text):
-            number, start, end = int(match.group()), match.start(), match.end()
-            if any(name.start <= start < name.end for name in names):
-                continue  # part of a name
-            after = next((name for name in names if name.start >= end), None)
-            between = text[end : after.start] if after else "?"
-            if after and after.number == number and not re.search(r"[^\W_]", between):
-                names.remove(after)
-                found.append(_Mention(start, after.end, number, "pair"))
-            elif after and number in self._names and _HEADS.fullmatch(between):
-                found.append(_Mention(start, end, number, "clash"))
-            else:
-                how = "marked" if _is_answer(text, start, end) else "number"
-                found.append(_Mention(start, end, number, how))
-        return sorted([*found, *names])
-
-    def _chosen(self, found: list[_Mention]) -> tuple[tuple[int, ...], str]:
+    def _chosen(self, found: Sequence[Mention]) -> tuple[tuple[int, ...], str]:
         """Return the options that the text commits itself to, and what is wrong with them."""
         by_kind = {
             how: tuple(dict.fromkeys(m.number for m in found if m.how == how))
-            for how in ("pair", "clash", "name", "marked", "number")
+            for how in ("pair", "clash", "name", "asked", "opened", "number")
         }
         if by_kind["clash"]:
             return by_kind["clash"], "contradiction"
-        pairs, names, marked = by_kind["pair"], by_kind["name"], by_kind["marked"]
+        pairs, names = by_kind["pair"], by_kind["name"]
+        marked = by_kind["asked"] or by_kind["opened"]
         if pairs:
             return pairs, "one" if len(pairs) == 1 else "several"
         if names and marked and marked[0] not in self._names:
@@ -226,12 +198,11 @@ class DiagnosisAccuracy(Judge):
         valid = tuple(number for number in numbers if number in self._names)
         return (valid[:1], "one") if valid else (numbers[:1], "out of range")
 
-    def _rivals(self, text: str, found: list[_Mention], chosen: int) -> Iterable[int]:
+    def _rivals(self, text: str, found: Sequence[Mention], chosen: int) -> Iterable[int]:
         """Yield options that stand beside the chosen one as its equals."""
         listed = [m for m in found if m.number in self._names]
         for left, right in itertools.pairwise(listed):
-            between = text[left.end : right.start]
-            if chosen in (left.number, right.number) and _JOINED.fullmatch(between):
+            if chosen in (left.number, right.number) and joined(text, left, right):
                 yield right.number if left.number == chosen else left.number
 
     def _released(self, value: Any) -> Reading:
@@ -257,6 +228,8 @@ class DiagnosisAccuracy(Judge):
     def _reason(self, got: Reading) -> str:
         if got.kind == "unknown":
             return f"It names none of the {len(self._names)} diagnoses by number or name."
+        if got.kind == "ruled out":
+            return "It says only what the diagnosis is not."
         if got.kind == "out of range":
             return f"The numbers of the list are 1 to {len(self._names)}, not {got.numbers[0]}."
         if got.kind == "contradiction":
@@ -267,46 +240,3 @@ class DiagnosisAccuracy(Judge):
     def _read_as(self, score: float, kind: str, feedback: str, *, readable: bool) -> Judgement:
         subscores = {"readable": float(readable)}
         return self._verdict(score, kind, feedback, subscores, not math.isnan(score))
-
-
-def _folded(text: str) -> str:
-    """Return a text without case and accents, other characters in their places."""
-    spelled = text.replace("œ", "oe").replace("Œ", "Oe")
-    apart = unicodedata.normalize("NFKD", spelled)
-    return "".join(c for c in apart if not unicodedata.combining(c)).casefold()
-
-
-def _squashed(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text)
-
-
-def _numbers_by_name(options: Mapping[str, Iterable[str]]) -> dict[tuple[str, ...], int]:
-    """Return the number of every name; names are taken as their words."""
-    numbers: dict[tuple[str, ...], int] = {}
-    for number, (name, others) in enumerate(options.items(), 1):
-        for written in (name, *others):
-            words = _words(written)
-            if not words:
-                raise ValueError(f"{written!r} is no name of a diagnosis: it has no letter.")
-            if numbers.setdefault(words, number) != number:
-                raise ValueError(f"Two diagnoses share the name {written!r}; one is {name!r}.")
-    return numbers
-
-
-def _words(name: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[^\W_]+", _folded(name)))
-
-
-def _any_of(names: Iterable[tuple[str, ...]]) -> re.Pattern[str]:
-    # Longest first: of two names that begin alike, the longer one is meant.
-    longest_first = sorted(names, key=lambda words: len("".join(words)), reverse=True)
-    spaced = (r"[\W_]*".join(words) for words in longest_first)
-    return re.compile(rf"(?<![^\W\d])(?<![^\W\d]-)(?:{'|'.join(spaced)})(?![^\W_]|-[^\W\d])")
-
-
-def _is_answer(text: str, start: int, end: int) -> bool:
-    before = text[max(0, start - _WINDOW) : start]
-    line = before.rpartition("\n")[2]
-    opens_line = not line.strip(_OPENING) and (len(line) < len(before) or start < _WINDOW)
-    closes = _CLOSES.match(text, end)
-    return bool((opens_line and closes) or _ASKED_FOR.search(before) or before.endswith("<"))

@@ -41,6 +41,7 @@ SCORINGS = {"repaired": "1", "faithful": "1"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _YES_NO = ("yes", "no", "noanswer")
+_NOT_ASKED = object()
 _COMPLETED = "[[ ## completed ## ]]"
 # A sign counts only where nothing stands before it: "F-16" and "1-2" hold no negative number.
 _SIGN = r"(?:(?<![^\s(\[{\"'$])-)?"
@@ -75,15 +76,7 @@ def token_f1(prediction: str, gold: str) -> float:
     >>> token_f1("in Paris", "Paris")
     0.6666666666666666
     """
-    got, wanted = normalized(prediction), normalized(gold)
-    if got != wanted and (got in _YES_NO or wanted in _YES_NO):
-        return 0.0
-    words, gold_words = got.split(), wanted.split()
-    same = sum((Counter(words) & Counter(gold_words)).values())
-    if same == 0:
-        return 0.0
-    precision, recall = same / len(words), same / len(gold_words)
-    return (2 * precision * recall) / (precision + recall)
+    return _harmonic(*_words_shared(prediction, gold))
 
 
 def facts_match(prediction: Any, gold: Any) -> tuple[bool, float]:
@@ -96,12 +89,8 @@ def facts_match(prediction: Any, gold: Any) -> tuple[bool, float]:
     >>> facts_match([["Kiss", 0], ["Kiss", 0], ["Moon", 2]], [["Kiss", 0]])
     (False, 0.6666666666666666)
     """
-    got, wanted = _facts(prediction), _facts(gold)
-    true = len(got & wanted)
-    precision = true / len(got) if got else 0.0
-    recall = true / len(wanted) if wanted else 0.0
-    both = precision + recall
-    return got == wanted, 2 * precision * recall / both if both else 0.0
+    match, precision, recall = _facts_shared(prediction, gold)
+    return match, _harmonic(precision, recall)
 
 
 def answer_text(value: Any) -> str | None:
@@ -157,7 +146,8 @@ class ExactMatch(Judge):
     * ``kind``: ``"match"``, ``"collision"``, ``"no answer"``, ``"yes or no"``, ``"too long"``,
       ``"incomplete"``, ``"overlap"``, ``"notation"``, ``"different"`` or ``"not judged"``;
     * ``subscores``: ``em`` and ``f1``, always the official script's for the answer found;
-      ``sp_em`` and ``sp_f1`` where both example and prediction have ``supporting_facts``;
+      ``sp_em``, ``sp_f1``, ``joint_em`` and ``joint_f1`` where both example and prediction have
+      ``supporting_facts`` (a prediction's may be ``None``: no fact is right then);
     * ``compare``, ``compare_version``: the scoring.
 
     A gold answer that is a list has several parts, all of which must be given, in any order and
@@ -186,10 +176,10 @@ class ExactMatch(Judge):
         expected, given = label(example, "answer"), output(prediction, "answer")
         gold = _parts(expected)
         got = self._answers(given, gold)
-        return self._judge(got, gold, _facts_scores(example, prediction))
+        return self._judge(got, gold, _facts_scores(example, prediction, got, gold))
 
     def _not_judged(self, feedback: str, example: Any, prediction: Any) -> Judgement:
-        facts = _facts_scores(example, prediction)
+        facts = _facts_scores(example, prediction, None, [])
         return self._verdict(math.nan, "not judged", feedback, facts, False)
 
     def _answers(self, given: Any, gold: Sequence[str]) -> list[str] | None:
@@ -336,13 +326,50 @@ def _parts(gold: Any) -> list[str]:
     raise EvaluationFailed(f"the gold answer must be a text that is not empty, got {gold!r}.")
 
 
-def _facts_scores(example: Any, prediction: Any) -> dict[str, float]:
-    gold = getattr(example, "supporting_facts", None)
-    given = getattr(prediction, "supporting_facts", None)
-    if gold is None or given is None:
+def _facts_scores(
+    example: Any, prediction: Any, got: Sequence[str] | None, gold: Sequence[str]
+) -> dict[str, float]:
+    """Return the figures of supporting facts, alone and jointly with the answer.
+
+    A prediction whose facts are ``None`` has none right; one without the field is not asked.
+    """
+    wanted = getattr(example, "supporting_facts", None)
+    given = getattr(prediction, "supporting_facts", _NOT_ASKED)
+    if wanted is None or given is _NOT_ASKED:
         return {}
-    match, f1 = facts_match(given, gold)
-    return {"sp_em": float(match), "sp_f1": f1}
+    match, precision, recall = _facts_shared([] if given is None else given, wanted)
+    text, gold_text = ", ".join(got or []), ", ".join(gold)
+    of_words, of_gold = _words_shared(text, gold_text)
+    exact = got is not None and _same(got, gold, normalized)
+    return {
+        "sp_em": float(match),
+        "sp_f1": _harmonic(precision, recall),
+        "joint_em": float(match and exact),
+        "joint_f1": _harmonic(of_words * precision, of_gold * recall),
+    }
+
+
+def _words_shared(prediction: str, gold: str) -> tuple[float, float]:
+    """Return precision and recall of the words of an answer."""
+    got, wanted = normalized(prediction), normalized(gold)
+    if got != wanted and (got in _YES_NO or wanted in _YES_NO):
+        return 0.0, 0.0
+    words, gold_words = got.split(), wanted.split()
+    same = sum((Counter(words) & Counter(gold_words)).values())
+    return (same / len(words), same / len(gold_words)) if same else (0.0, 0.0)
+
+
+def _facts_shared(prediction: Any, gold: Any) -> tuple[bool, float, float]:
+    """Return exact match, precision and recall of supporting facts."""
+    got, wanted = _facts(prediction), _facts(gold)
+    true = len(got & wanted)
+    precision = true / len(got) if got else 0.0
+    return got == wanted, precision, true / len(wanted) if wanted else 0.0
+
+
+def _harmonic(precision: float, recall: float) -> float:
+    both = precision + recall
+    return 2 * precision * recall / both if both else 0.0
 
 
 def _facts(value: Any) -> set[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from drpg_dspy.exceptions import BenchmarkDataMissing, EvaluationFailed
-from evaluators.sql import ExecutionAccuracy, schema_text, table_line
+from evaluators.sql import ExecutionAccuracy, rejoined, schema_text, table_line
 from evaluators.sql.database import locate, quoted
 from programs._files import answers_by_id, lines_in_order, read_json, read_text
 
@@ -223,6 +223,7 @@ def read_queries(
     examples: Sequence[dspy.Example],
     *,
     blocks: bool = False,
+    tokenised: bool = False,
 ) -> list[dspy.Prediction]:
     """Read predicted queries in either of two forms.
 
@@ -237,6 +238,8 @@ def read_queries(
         examples: What :func:`load` of the benchmark returned, with ``id``, ``db_id``,
             ``line`` and ``lines``.
         blocks: Empty lines may set groups of queries apart.
+        tokenised: Operators may have come apart; they are joined, see
+            :func:`evaluators.sql.rejoined`.
 
     Raises:
         ValueError: The file cannot be read, has another number of lines than the split, or an
@@ -249,9 +252,11 @@ def read_queries(
         split = examples[0].id.rpartition("-")[0]
         known = [numbered_id(split, line) for line in range(1, total + 1)]
         given = answers_by_id(path, known)
-        return [_prediction(given[example.id]) for example in examples]
-    lines = lines_in_order(path, total, blocks=blocks)
-    return [dspy.Prediction(sql=_without_db(lines[ex.line - 1], ex.db_id)) for ex in examples]
+        queries = [_query(given[example.id]) for example in examples]
+    else:
+        lines = lines_in_order(path, total, blocks=blocks)
+        queries = [_without_db(lines[example.line - 1], example.db_id) for example in examples]
+    return [dspy.Prediction(sql=rejoined(sql) if tokenised else sql) for sql in queries]
 
 
 def _without_db(line: str, db_id: str) -> str:
@@ -259,5 +264,5 @@ def _without_db(line: str, db_id: str) -> str:
     return query if tab and name.strip() == db_id else line
 
 
-def _prediction(answer: Any) -> dspy.Prediction:
-    return dspy.Prediction(sql="" if answer is None else str(answer))
+def _query(answer: Any) -> str:
+    return "" if answer is None else str(answer)

@@ -21,9 +21,10 @@ Metric:     execution accuracy (:mod:`evaluators.sql`), ``compare="repaired"`` v
 Databases:  only questions whose database is present are loaded, and a warning says how many of
             how many, and which databases are missing. Their lines and ids stay those of the
             whole split.
-Evidence:   shown unless ``evidence=False``, which leaves the field empty, as it is anyway for
-            the 148 questions of dev that have none: the program is the same in both settings.
-            The prompts of StreamBench's code, which DRPG uses, do not show it.
+Evidence:   shown unless ``evidence=False``: then examples have no such input, and the program,
+            called without it, leaves the field out of the prompt. With it, the field is empty for
+            the 148 questions of dev that have none. The prompts of StreamBench's code, which
+            DRPG uses, do not show it.
             ``descriptions=True`` appends what BIRD's CSV files say of the columns to the schema:
             at most 300 characters a column and 12,000 a database, whole columns at a time; a
             last line counts what did not fit (nothing, in the published files).
@@ -89,14 +90,24 @@ class WriteSQL(dspy.Signature):
 
 
 class BIRDProgram(dspy.Module):
-    """One call: schema, evidence and question in, query out."""
+    """One call: schema, evidence and question in, query out.
+
+    Called without ``evidence`` it shows no field for it: one predictor, with one signature less
+    that field.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.write_sql = dspy.Predict(WriteSQL)
 
-    def forward(self, db_schema: str, question: str, evidence: str = "") -> dspy.Prediction:
+    def forward(
+        self, db_schema: str, question: str, evidence: str | None = None
+    ) -> dspy.Prediction:
         """Answer one question."""
+        if evidence is None:
+            # As the predictor shows it now: optimizers and learners may have changed it.
+            without = self.write_sql.signature.delete("evidence")
+            return self.write_sql(db_schema=db_schema, question=question, signature=without)
         return self.write_sql(db_schema=db_schema, evidence=evidence, question=question)
 
 
@@ -117,14 +128,14 @@ def load(
         split: ``"dev"`` or ``"mini_dev"``.
         exclude_db: Databases whose questions are left out; none of them is called missing.
         limit: Keep the first so many of what remains.
-        evidence: Show BIRD's hints.
+        evidence: Show BIRD's hints; without them the prompt has no field for any.
         descriptions: Append the descriptions of the columns to the schema.
 
     Returns:
-        Examples with the inputs ``db_schema``, ``evidence`` and ``question``, the labels
-        ``db_id``, ``query`` and ``difficulty``, BIRD's ``question_id``, a unique ``id`` such as
-        ``"dev-0717"`` (counted from 1), and their ``line`` among the ``lines`` of the whole
-        split.
+        Examples with the inputs ``db_schema``, ``evidence`` (unless it is not shown) and
+        ``question``, the labels ``db_id``, ``query`` and ``difficulty``, BIRD's ``question_id``,
+        a unique ``id`` such as ``"dev-0717"`` (counted from 1), and their ``line`` among the
+        ``lines`` of the whole split.
 
     Raises:
         BenchmarkDataMissing: The data, all databases or a wanted description is not there; the
@@ -147,13 +158,13 @@ def load(
             question_id=rows[i].get("question_id"),
             db_id=rows[i]["db_id"],
             db_schema=schemas[rows[i]["db_id"]],
-            evidence=(rows[i].get("evidence") or "").strip() if evidence else "",
+            **({"evidence": (rows[i].get("evidence") or "").strip()} if evidence else {}),
             question=rows[i]["question"],
             query=rows[i]["SQL"],
             difficulty=rows[i].get("difficulty"),
             line=i + 1,
             lines=len(rows),
-        ).with_inputs("db_schema", "evidence", "question")
+        ).with_inputs("db_schema", *(["evidence"] if evidence else []), "question")
         for i in [i for i in asked if rows[i]["db_id"] in schemas][:limit]
     ]
 

@@ -185,13 +185,15 @@ def read_predictions(
       not; a tab and the database's name after a query are left off;
     * JSON lines ``{"id": …, "prediction": …}`` in any order. A missing one is wrong.
 
-    The lines of examples that were left out when loading are left out as well.
+    The lines of examples that were left out when loading are left out as well. Operators that
+    came apart are joined as in the gold queries (``> =``; never inside a literal), because the
+    official evaluation does so.
 
     Raises:
         ValueError: The file has another number of lines than the split or an unknown id, or
             cannot be read.
     """
-    return _sql.read_queries(path, examples, blocks=True)
+    return _sql.read_queries(path, examples, blocks=True, tokenised=True)
 
 
 BENCHMARK = Benchmark(

@@ -15,7 +15,7 @@ Example:    profile   Age: 34. Sex: female.
                       Reason for consulting: Do you have a cough that produces colored or more
                       abundant sputum than usual? Yes. …
             diagnosis 1. Acute COPD exacerbation / infection
-Metric:     accuracy (:mod:`evaluators.diagnosis`), ``compare="repaired"`` version 1 unless asked
+Metric:     accuracy (:mod:`evaluators.diagnosis`), ``compare="repaired"`` version 2 unless asked
             otherwise; ``"faithful"`` is StreamBench's released code.
 Deviations: the profile is written from the evidences in words of our own, as StreamBench's text
             is not available. The diseases are in StreamBench's order, but numbered from 1 (there

@@ -22,8 +22,9 @@ Deviations: the model sees the problem and the *frame*, the program that its lin
             The library that a row needs may be absent: such rows are *not judged*, and counted;
             ``libraries=`` leaves them out.
 Versions:   the references were written for pandas 1.5, NumPy 1.26, SciPy 1.12, scikit-learn 1.4,
-            Matplotlib 3.8. ``make ds1000`` builds an environment with them; name its interpreter
-            in ``DRPG_DS1000_PYTHON``.
+            Matplotlib 3.8. ``make ds1000``, or pip with ``evaluators/code``'s
+            ``requirements-ds1000.txt``, builds an environment with them; name its interpreter in
+            ``DRPG_DS1000_PYTHON``.
 
 The data is looked for in the folder given, or in ``$DRPG_DATA``, ``../shared/data`` and
 ``data``; each may be the data set's own folder or hold it as ``ds1000``.
@@ -214,6 +215,8 @@ BENCHMARK = Benchmark(
     key=key,
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
+    note="judged by the Python in DRPG_DS1000_PYTHON; docs/cli.md (drpg score) says how to make "
+    "it. Without it rows whose libraries are absent or too new are not judged.",
 )
 
 

@@ -17,7 +17,8 @@ Example:    context  Meet Corliss Archer: Meet Corliss Archer, a program from ra
 Metric:     exact match (:mod:`evaluators.qa`), ``compare="repaired"`` version 1 unless asked
             otherwise; ``"faithful"`` is StreamBench's released code. Beside it stand the
             official F1 and, for a program that returns ``supporting_facts`` (pairs of a title
-            and the number of a sentence, from 0), the F1 of those. This one returns the answer
+            and the number of a sentence, from 0), the official figures of those, alone (``sp_``)
+            and jointly with the answer (``joint_``). This one returns the answer
             alone: the paper's verdict is exact match, and the facts would cost more tokens than
             the answer.
 Deviations: a paragraph is ``Title: text`` on one line; shots are question and answer, and only
@@ -169,8 +170,9 @@ def read_predictions(
 ) -> list[dspy.Prediction]:
     """Read predicted answers in either of two forms.
 
-    * the official one, ``{"answer": {id: text}, "sp": {id: [[title, number], …]}}``; ``sp`` may
-      be missing, and ids that are no example's are left alone, as the official script does;
+    * the official one, ``{"answer": {id: text}, "sp": {id: [[title, number], …]}}``. Ids that
+      are no example's are left alone, and where ``sp`` names any question, one that it leaves out
+      has no fact right, as in the official script. Without ``sp`` facts are not scored;
     * JSON lines ``{"id": …, "prediction": …}`` in any order.
 
     An example without a prediction gets none, which is wrong.
@@ -182,10 +184,13 @@ def read_predictions(
     official = _official(read_text(path))
     if official is None:
         return predictions_by_id(path, examples, "answer")
-    answers, facts = official["answer"], official.get("sp") or {}
-    if not isinstance(answers, dict) or not isinstance(facts, dict):
-        raise ValueError(f'{path}: "answer" and "sp" must be objects with an entry for each id.')
-    if examples and answers.keys().isdisjoint(example.id for example in examples):
+    answers, facts = official["answer"], official.get("sp", {})
+    for name, given in (("answer", answers), ("sp", facts)):
+        if not isinstance(given, dict):
+            raise ValueError(
+                f'{path}: "{name}" must be an object with an entry for each id, got {given!r:.80}.'
+            )
+    if examples and answers and answers.keys().isdisjoint(example.id for example in examples):
         raise ValueError(
             f"{path}: none of its {len(answers)} answers is to one of the {len(examples)} "
             f"questions, whose ids are like {examples[0].id!r}. Is it for another split?"
@@ -193,7 +198,7 @@ def read_predictions(
     return [
         dspy.Prediction(
             answer=answers.get(example.id),
-            **({"supporting_facts": facts[example.id]} if example.id in facts else {}),
+            **({"supporting_facts": facts.get(example.id)} if facts else {}),
         )
         for example in examples
     ]

@@ -169,13 +169,15 @@ def read_predictions(
       as in Spider's gold files, are left off;
     * JSON lines ``{"id": …, "prediction": …}`` in any order. A missing one is wrong.
 
-    The lines of examples that were left out when loading are left out as well.
+    The lines of examples that were left out when loading are left out as well. Operators that
+    came apart are joined (``> =``; never inside a literal), because the official evaluation
+    does so.
 
     Raises:
         ValueError: The file has another number of lines than the split or an unknown id, or
             cannot be read.
     """
-    return _sql.read_queries(path, examples)
+    return _sql.read_queries(path, examples, tokenised=True)
 
 
 BENCHMARK = Benchmark(

@@ -61,6 +61,7 @@ def test_what_is_not_judged_counts_in_n_and_adds_nothing(path: Path) -> None:
     judge = Judge()
     report = score_predictions(toy(judge), None, path)
     assert report == ScoreReport("toy", 0.5, 5, 2, 2, 1, "strict", "7")
+    assert (report.missing, report.left_out) == (0, 0)
     assert list(report.as_dict())[:5] == ["benchmark", "score", "n", "correct", "not_judged"]
     assert judge.closed == 1
 
@@ -94,7 +95,7 @@ def test_pairs_are_judged_and_written_in_the_order_of_the_file(path: Path, tmp_p
     rows = tmp_path / "rows.jsonl"
     report = score_predictions(toy(Judge(), read_predictions=read), None, path, rows_path=rows)
     verdicts = [json.loads(line) for line in rows.read_text().splitlines()]
-    assert (report.n, report.correct) == (2, 1)
+    assert (report.n, report.correct, report.missing, report.left_out) == (2, 1, 3, 3)
     assert [(v["id"], v["score"]) for v in verdicts] == [("c", 1.0), ("a", 0.0)]
 
 
@@ -113,6 +114,29 @@ def test_a_judge_may_add_to_its_row_but_not_replace_what_every_row_has(
     assert {v["score"] for v in verdicts} == {1.0}
 
 
+@pytest.mark.parametrize("nothing", [None, "", " \n", [], {}])
+def test_a_prediction_that_says_nothing_is_missing(path: Path, nothing: Any) -> None:
+    answers = [nothing, "b", nothing, 0, False]
+
+    def read(path: Any, examples: Any) -> list[dspy.Prediction]:
+        return [dspy.Prediction(answer=answer, other=None) for answer in answers]
+
+    report = score_predictions(toy(Judge(), read_predictions=read), None, path)
+    assert (report.n, report.correct, report.missing, report.left_out) == (5, 1, 2, 0)
+
+
+def test_a_file_without_any_prediction_is_refused(path: Path, tmp_path: Path) -> None:
+    benchmark = toy(Judge(), read_predictions=lambda path, all: [dspy.Prediction(answer="")] * 5)
+    with pytest.raises(ValueError, match="no prediction for any of the 5 examples"):
+        score_predictions(benchmark, None, path)
+    for content in (b"", b" \r\n", b"\xef\xbb\xbf", b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"predictions\.txt is empty: it holds no prediction"):
+            score_predictions(benchmark, None, path)
+    with pytest.raises(ValueError, match=r"nowhere cannot be read: No such file"):
+        score_predictions(benchmark, None, tmp_path / "nowhere")
+
+
 def test_too_few_predictions_are_refused(path: Path) -> None:
     few = toy(Judge(), read_predictions=lambda path, examples: [dspy.Prediction(answer="a")])
     with pytest.raises(ValueError, match="gave 1 predictions for 5 examples"):
@@ -123,7 +147,7 @@ def test_too_few_predictions_are_refused(path: Path) -> None:
     ("changes", "options", "message"),
     [
         ({}, {"compare": "odd"}, "has the scorings: strict, loose; got 'odd'"),
-        ({}, {"split": "test"}, "no option split"),
+        ({}, {"split": "test"}, "takes no argument .split."),
         ({}, {"workers": 0}, "at least 1"),
         ({}, {"exclude_db": list("abcde")}, "No examples of toy are left"),
         ({}, {"rows_path": "/nowhere/rows.jsonl"}, "cannot be written"),

@@ -20,18 +20,23 @@ from drpg_dspy.analysis import summarise
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, unknown_name, wrong
 from drpg_dspy.cli.config import read_config
+from drpg_dspy.cli.embedders import expected_embedder, other_embedder
 from drpg_dspy.cli.layout import emit_json
+from drpg_dspy.cli.overrides import check_overrides, overrides_for
 from drpg_dspy.cli.run import run as run_command
 from drpg_dspy.cli.settings import DEFAULTS, config_from
+from drpg_dspy.cli.sweep_data import missing_data
+from drpg_dspy.cli.taken import Claim, check_names
 from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.memory import SQLiteMemory
+from drpg_dspy.retrieval.embedder import BGE
 from drpg_dspy.streaming import RunConfig, RunFolder, list_runs
 
 __all__ = ["Cell", "Outcome", "cells", "commands", "settings_of", "sweep_and_report"]
 
 _LOGS = Path(".drpg", "sweep")
 _SHARED = ("policy_lm", "data", "limit", "embedder")
-"""Options that a sweep hands on to each of its runs."""
+"""Options that a sweep hands on to each of its runs as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,19 @@ class Outcome:
 
 def sweep_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
     """Do what ``drpg sweep`` does with its options by name."""
-    todo = cells(options["configs"], options["lms"])
-    for cell in todo:
-        settings_of(cell, options)  # a mistake shows before anything is started
-    steps = [(cell, command) for cell in todo for command in [commands(cell, options)]]
+    todo = cells(options["configs"], options["lms"], options["prefix"])
+    configs = [settings_of(cell, options) for cell in todo]  # a mistake shows before any start
+    check_overrides([config.benchmark for config in configs], options)
+    folders = _folders()
+    check_names(
+        Claim(cell.config, config, folders[cell.name])
+        for cell, config in zip(todo, configs, strict=True)
+        if cell.name in folders
+    )
+    _say_embedder(c for cell, c in zip(todo, configs, strict=True) if cell.name not in folders)
+    steps = [(cell, commands(cell, options)) for cell in todo]
     if options["dry_run"]:
-        _announce(steps, as_json)
+        _announce(steps, configs, as_json)
         return
     outcomes = [Outcome(cell, "done already") for cell, command in steps if command is None]
     for cell in (outcome.cell for outcome in outcomes):
@@ -96,15 +108,19 @@ def sweep_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
     _report(sorted(outcomes, key=lambda outcome: todo.index(outcome.cell)), as_json)
 
 
-def cells(paths: Iterable[Path], lms: Sequence[str]) -> list[Cell]:
+def cells(paths: Iterable[Path], lms: Sequence[str], prefix: str | None = None) -> list[Cell]:
     """Return every file of settings with every model.
 
     A run is called after its file and its model; the file's folder is put before where two
-    files of the sweep share a name.
+    files of the sweep share a name, and the prefix, where there is one, before all.
 
     Raises:
-        click.BadParameter: A folder holds no file, a file is no settings, or a name comes twice.
+        click.BadParameter: A folder holds no file, a file is no settings, the prefix cannot
+            begin a name, or a name comes twice.
     """
+    if prefix is not None and _slug(prefix) != prefix:
+        raise wrong("--prefix", f"{prefix!r} cannot begin a run's name: use letters and digits.")
+    before = "" if prefix is None else f"{prefix}-"
     files = list(dict.fromkeys(file for path in paths for file in _files(path)))
     for file in files:
         read_config(file, run_command, "FILES")
@@ -113,7 +129,7 @@ def cells(paths: Iterable[Path], lms: Sequence[str]) -> list[Cell]:
     for lm in dict.fromkeys(lms):
         for file in files:
             stem = f"{file.parent.name}-{file.stem}" if stems.count(file.stem) > 1 else file.stem
-            found.append(Cell(file, lm, _slug(f"{stem}-{lm.rsplit('/', 1)[-1]}")))
+            found.append(Cell(file, lm, _slug(f"{before}{stem}-{lm.rsplit('/', 1)[-1]}")))
     called = [cell.name for cell in found]
     if twice := sorted({name for name in called if called.count(name) > 1}):
         raise wrong("FILES", f"two cells of this sweep would be called {', '.join(twice)}.")
@@ -127,11 +143,11 @@ def settings_of(cell: Cell, options: Mapping[str, Any]) -> RunConfig:
         click.BadParameter: The file names no benchmark, or a setting cannot be used.
     """
     filed = read_config(cell.config, run_command, "FILES")
-    shared = {name: options[name] for name in _SHARED if options.get(name) is not None}
-    given = {**DEFAULTS, **filed, **shared, "lm": cell.lm, "mlflow": False}
+    given = {**DEFAULTS, **filed, "lm": cell.lm, "mlflow": False}
     try:
         if "benchmark" not in given:
             raise click.BadParameter("It names no benchmark.")
+        given |= _shared(given["benchmark"], options)
         if given["optimizer"] not in (known := names.optimizer_classes()):
             raise click.BadParameter(unknown_name("optimizer", given["optimizer"], known))
         return config_from(given)
@@ -140,75 +156,69 @@ def settings_of(cell: Cell, options: Mapping[str, Any]) -> RunConfig:
 
 
 def commands(cell: Cell, options: Mapping[str, Any]) -> list[str] | None:
-    """Return the arguments of ``drpg`` that do what is left of a cell; ``None`` = nothing is.
+    """Return the arguments of ``drpg`` that do what is left of a cell; ``None`` = nothing is."""
+    folder = _folders().get(cell.name)
+    if folder is not None:
+        return None if folder.status.startswith("finished") else ["resume", cell.name]
+    given = [
+        part
+        for option, value in _shared(settings_of(cell, options).benchmark, options).items()
+        for one in (value if isinstance(value, list) else [value])
+        for part in (f"--{option.replace('_', '-')}", str(one))
+    ]
+    if options.get("mlflow") is not None:
+        given.append("--mlflow" if options["mlflow"] else "--no-mlflow")
+    return ["run", "--config", str(cell.config), "--lm", cell.lm, "--name", cell.name, *given]
+
+
+def _shared(benchmark: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a sweep's options set in place of what a cell's file says."""
+    shared = {name: options[name] for name in _SHARED if options.get(name) is not None}
+    return shared | overrides_for(benchmark, options)
+
+
+def _say_embedder(configs: Iterable[RunConfig]) -> None:
+    """Say which embedder new runs will have, where they leave it open and it is not the papers'."""
+    left_open = any((config.embedder or "default") == "default" for config in configs)
+    if left_open and (used := expected_embedder()) != BGE:
+        click.echo(other_embedder(used), err=True)
+
+
+def _announce(
+    steps: Sequence[tuple[Cell, list[str] | None]], configs: Sequence[RunConfig], as_json: bool
+) -> None:
+    """Say what would be done.
 
     Raises:
-        click.BadParameter: A run of that name was started with other settings.
+        Stopped: Data of a cell that is still to be done is missing.
     """
-    folder = _folders().get(cell.name)
-    if folder is None:
-        given = [
-            part
-            for option in _SHARED
-            if options.get(option) is not None
-            for part in (f"--{option.replace('_', '-')}", str(options[option]))
-        ]
-        if options.get("mlflow") is not None:
-            given.append("--mlflow" if options["mlflow"] else "--no-mlflow")
-        return ["run", "--config", str(cell.config), "--lm", cell.lm, "--name", cell.name, *given]
-    _check_same(cell, folder, options)
-    if folder.status.startswith("finished"):
-        return None
-    return ["resume", cell.name]
-
-
-def _check_same(cell: Cell, folder: RunFolder, options: Mapping[str, Any]) -> None:
-    stored, wanted = (_compared(c) for c in (folder.config, settings_of(cell, options)))
-    differing = {
-        name: (stored.get(name), wanted.get(name))
-        for name in sorted({*stored, *wanted} - _SINCE)
-        if stored.get(name) != wanted.get(name)
-    }
-    if differing:
-        shown = "; ".join(f"{k}: {was!r}, now {now!r}" for k, (was, now) in differing.items())
-        raise wrong(
-            "FILES",
-            f"the run {cell.name!r} was started with other settings ({shown}). Remove it from "
-            f"{folder.path}, or sweep in another folder.",
-        )
-
-
-_FREE = {"data", "budget", "versions", "embedder", "threshold", "options", "extra"}
-_ELSEWHERE = {"mlflow", "experiment", "tracking_uri", "stop_after_failures"}
-_SINCE = {"category"}
-"""An argument that is filled in where none is given, and was not in earlier versions."""
-
-
-def _compared(config: RunConfig) -> dict[str, Any]:
-    """Return the settings in which a run must not differ from the file it is named after."""
-    plain = config.as_dict()
-    own = {name: value for name, value in plain.items() if name not in _FREE}
-    extra = {name: value for name, value in plain["extra"].items() if name not in _ELSEWHERE}
-    return {**plain["options"], **own, **extra}
-
-
-def _announce(steps: Sequence[tuple[Cell, list[str] | None]], as_json: bool) -> None:
-    """Say what would be done."""
+    open_cells = [i for i, (_, command) in enumerate(steps) if command is not None]
+    found = dict(zip(open_cells, missing_data(configs[i] for i in open_cells), strict=True))
+    missing = [found.get(i, "") for i in range(len(steps))]
+    rows = [
+        {
+            "run": cell.name,
+            "config": str(cell.config),
+            "lm": cell.lm,
+            "command": None if command is None else ["drpg", *command],
+            "missing": lost,
+        }
+        for (cell, command), lost in zip(steps, missing, strict=True)
+    ]
     if as_json:
-        emit_json(
-            [
-                {
-                    "run": cell.name,
-                    "config": str(cell.config),
-                    "lm": cell.lm,
-                    "command": None if command is None else ["drpg", *command],
-                }
-                for cell, command in steps
-            ]
-        )
-        return
-    for cell, command in steps:
-        click.echo(f"{cell.name}: {'done already' if command is None else shlex.join(command)}")
+        emit_json(rows)
+    else:
+        for cell, command in steps:
+            said = "done already" if command is None else shlex.join(command)
+            click.echo(f"{cell.name}: {said}")
+    without: dict[str, list[str]] = {}
+    for (cell, _), lost in zip(steps, missing, strict=True):
+        if lost:
+            without.setdefault(lost, []).append(cell.name)
+    if without:
+        lines = [f"{', '.join(cells)}: {lost}" for lost, cells in without.items()]
+        count = sum(map(len, without.values()))
+        raise Stopped("\n".join([f"{count} of {len(steps)} cells lack data:", *lines]))
 
 
 def _carried_out(

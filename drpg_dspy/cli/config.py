@@ -53,7 +53,8 @@ def read_config(path: Path, command: click.Command, option: str = "--config") ->
             wrong kind or out of range. The message names the file and the key.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Windows editors put a byte order mark first, which is no TOML.
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise wrong(option, f"{path} cannot be read as TOML: {error}.") from error
     params = {str(param.name): param for param in command.params}

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import dspy
 from dspy.utils.exceptions import DSPyError
 
 from drpg_dspy import weights
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
+from drpg_dspy.cli.embedders import other_embedder
 from drpg_dspy.cli.lm import PullProgress
 from drpg_dspy.cli.loading import checked, flags, loader_flags
 from drpg_dspy.cli.methods import make_optimizer
-from drpg_dspy.exceptions import ModelNotFound
+from drpg_dspy.exceptions import BenchmarkDataMissing, ModelNotFound
 from drpg_dspy.local_lm import resolve_lm
 from drpg_dspy.memory import Embedder, SQLiteMemory
 from drpg_dspy.online import OnlinePolicyOptimizer
@@ -33,6 +35,7 @@ from drpg_dspy.types import Benchmark
 
 __all__ = [
     "Stream",
+    "check_data",
     "embedder_spec",
     "examples_of",
     "make_embedder",
@@ -164,15 +167,18 @@ def make_embedder(spec: str | None) -> Embedder:
 
         logging.disable_progress_bar()  # of loading a file from disk; downloads keep theirs
     try:
-        return resolve_embedder(chosen)
+        embedder = resolve_embedder(chosen)
     except ValueError as error:
         raise wrong(option, error) from error
     except ModelNotFound as error:
         if chosen not in _FETCHED:
             raise wrong(option, error) from error
-    # A fresh machine without the hub: better 84 MB now than an error after the LM was pulled.
-    weights.pull(MINILM, progress=PullProgress())
-    return resolve_embedder("minilm")
+        # A fresh machine without the hub: better 84 MB now than an error after the LM was pulled.
+        weights.pull(MINILM, progress=PullProgress())
+        embedder = resolve_embedder("minilm")
+    if (spec or "default") == "default" and (used := embedder_spec(spec, embedder)) != BGE:
+        click.echo(other_embedder(used), err=True)
+    return embedder
 
 
 def embedder_spec(spec: str | None, embedder: Embedder) -> str:
@@ -206,6 +212,28 @@ def examples_of(benchmark: Benchmark, config: RunConfig) -> tuple[Any, ...]:
             loader_flags(options) or "BENCHMARK", f"No question of {benchmark.name} is left."
         )
     return tuple(examples[i] for i in order[: config.limit])
+
+
+def check_data(config: RunConfig) -> None:
+    """Read a run's data as the run would, and look whether the judge has what it needs.
+
+    Raises:
+        click.BadParameter: The loader refuses a setting, or leaves no example.
+        BenchmarkDataMissing: The data, or a part that the judge needs, is not there.
+    """
+    benchmark = checked(names.benchmark(config.benchmark))
+    examples = examples_of(benchmark, config)
+    metric = _metric(benchmark, config)
+    try:
+        if callable(missing := getattr(metric, "missing", None)) and (lost := missing(examples)):
+            given = f"--exclude-db {config.benchmark}={lost[0].partition(' ')[0]}"
+            raise BenchmarkDataMissing(
+                f"{benchmark.name}: nothing can be judged on {', '.join(lost)}. Leave their "
+                f"questions out ({given}), or complete the data."
+            )
+    finally:
+        if callable(close := getattr(metric, "close", None)):
+            close()
 
 
 def _metric(benchmark: Benchmark, config: RunConfig) -> Any:

@@ -53,12 +53,16 @@ def _benchmark_lines(row: dict[str, Any]) -> Iterator[str]:
     yield f"      {row['metric']}{scorings}, k = {row['k']}"
     yield f"      paper: {row['paper']}; licence: {row['licence']}"
     yield f"      data: {row['status']}"
+    if row["note"]:
+        yield f"      note: {row['note']}"
 
 
 def _optimizer_lines(row: dict[str, Any]) -> Iterator[str]:
     yield f"  {row['name']}: {row['paper']}"
     if row["arguments"]:
         yield f"      --set: {row['arguments']}"
+    if row["policy_lm"]:
+        yield "      --policy-lm SPEC: another LM for its own calls"
     if row["writes_policies"]:
         yield "      writes policies: --holdout SHARE guards them"
 
@@ -86,6 +90,7 @@ def _benchmarks() -> Iterator[dict[str, Any]]:
             "paper": found.paper,
             "licence": found.licence,
             "status": _status(found),
+            "note": found.note,
         }
 
 
@@ -115,7 +120,8 @@ def _optimizers() -> Iterator[dict[str, Any]]:
         yield {
             "name": name,
             "paper": cls.paper,
-            "arguments": ", ".join(arguments),
+            "arguments": ", ".join(name for name in arguments if name != "policy_lm"),
+            "policy_lm": "policy_lm" in arguments,
             "writes_policies": cls.writes_policies,
         }
 

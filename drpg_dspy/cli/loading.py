@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from drpg_dspy.arguments import takes_no
 from drpg_dspy.cli.app import explained, wrong
 from drpg_dspy.exceptions import BenchmarkDataMissing
 
@@ -30,8 +31,8 @@ def checked(benchmark: Benchmark) -> Benchmark:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for option in options:
             if option not in parameters and not takes_any:
-                why = f"{benchmark.name} has no such part: {option!r}."
-                raise wrong(loader_flags([option]), why)
+                known = [name for name in parameters if name != "data"]  # has its own option
+                raise wrong(loader_flags([option]), takes_no(benchmark.name, option, known))
         with _data_is_there(data):
             try:
                 return benchmark.load(data, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +9,23 @@ from typing import Any
 
 import dspy
 
+from drpg_dspy.arguments import takes_no
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import unknown_name, wrong, wrong_if
 from drpg_dspy.constraints import Constraint
 from drpg_dspy.optimizers import Combined, ConstraintAdapter, Holdout, OnlineOptimizer
+from drpg_dspy.retrieval.contrastive import Contrastive
 from drpg_dspy.streaming import RunConfig
 from drpg_dspy.types import Benchmark
 
-__all__ = ["check_options", "make_optimizer", "read_constraints", "read_pairs", "read_settings"]
+__all__ = [
+    "check_options",
+    "make_optimizer",
+    "odd_split",
+    "read_constraints",
+    "read_pairs",
+    "read_settings",
+]
 
 
 def read_settings(
@@ -92,13 +100,10 @@ def check_options(
     Raises:
         click.BadParameter: Names the argument, the one that may have been meant, and all.
     """
-    known = sorted(accepted - {"policy_lm"})  # which has an option of its own
+    known = accepted - {"policy_lm"}  # which has an option of its own
     for key in options:
         if key not in accepted:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            takes = f"It takes: {', '.join(known)}." if known else "It takes none."
-            raise wrong(option, f"{optimizer} takes no argument {key!r}.{hint} {takes}")
+            raise wrong(option, takes_no(optimizer, key, known))
 
 
 def _value(text: str) -> Any:
@@ -148,6 +153,23 @@ def make_optimizer(
         return optimizer
     with wrong_if("--holdout", ValueError):
         return Holdout(optimizer, share=share)
+
+
+def odd_split(config: RunConfig) -> str:
+    """Say how an odd k is shared between right and wrong cases; ``""`` where nothing is split."""
+    k = config.options.get("k")
+    contrasts = (
+        "contrast" in inspect.signature(names.optimizer_classes()[config.optimizer]).parameters
+    )
+    if not contrasts or not isinstance(k, int) or k % 2 == 0:
+        return ""
+    if config.options.get("contrast", "both") != "both":
+        return ""
+    right, wrong_ones = Contrastive(k).sides
+    return (
+        f"k = {k} is odd: policies are written from {wrong_ones} wrong and {right} right cases at "
+        "most, the extra one on the right side."
+    )
 
 
 def _under_constraints(

@@ -16,6 +16,7 @@ from drpg_dspy.cli.names import OUTPUT_FOLDER, RUN
 
 if TYPE_CHECKING:
     from drpg_dspy.streaming import RunFolder
+    from drpg_dspy.types import Benchmark
 
     Name = click.ParamType[str]
 else:
@@ -89,9 +90,11 @@ def report(runs: tuple[str, ...], out: Path, **options: Any) -> None:
     folders = _folders(runs)
     from drpg_dspy.report import ReportOptions, write_report
 
-    metrics = _metrics(folders)
+    known = _benchmarks(folders)
+    metrics = {name: benchmark.metric for name, benchmark in known.items()}
+    ks = {name: benchmark.k for name, benchmark in known.items()}
     with wrong_if(["RUNS", "--baseline"], ValueError):
-        files = write_report(folders, out, ReportOptions(metrics=metrics, **options))
+        files = write_report(folders, out, ReportOptions(metrics=metrics, ks=ks, **options))
     for note in files.notes:
         click.echo(note, err=True)
     click.echo(files.page)
@@ -116,14 +119,14 @@ def _folders(given: Sequence[str]) -> list[RunFolder]:
     return [as_it_is(run) for run in found]
 
 
-def _metrics(folders: Iterable[RunFolder]) -> dict[str, str]:
-    """Return what a score is on each benchmark, where the benchmark is installed here."""
+def _benchmarks(folders: Iterable[RunFolder]) -> dict[str, Benchmark]:
+    """Return the benchmarks of runs, those that are installed here, by their names."""
     from drpg_dspy.cli import names
 
-    metrics = {}
+    found = {}
     for name in {folder.config.benchmark for folder in folders}:
         try:
-            metrics[name] = names.benchmark(name).metric
+            found[name] = names.benchmark(name)
         except (click.ClickException, ImportError):
             continue  # a run can be read where its benchmark is not installed
-    return metrics
+    return found

@@ -18,6 +18,7 @@ from drpg_dspy.cli.app import Stopped, wrong, wrong_if
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import Stream, embedder_spec, make_embedder, open_learner, prepare
 from drpg_dspy.cli.memory_names import memory_file, run_of
+from drpg_dspy.cli.methods import odd_split
 from drpg_dspy.cli.settings import DEFAULTS, budget_from, config_from, default_name
 from drpg_dspy.cli.stored import EMBEDDER_KEY, check_data_of, opened, parts_of, with_limit
 from drpg_dspy.exceptions import UnknownRollout
@@ -85,8 +86,12 @@ def start(name: str, config: RunConfig, *, overwrite: bool) -> tuple[RunFolder, 
     with wrong_if("--name", ValueError):
         RunFolder.check_free(name, overwrite=overwrite)
     with _quiet(), closing(prepare(config)) as stream:
+        if said := odd_split(config):
+            click.echo(said, err=True)
         spec = embedder_spec(config.embedder, stream.embedder)
-        config = dataclasses.replace(config, embedder=spec)
+        version = getattr(stream.metric, "compare_version", None)
+        versions = {**config.versions, **({"scoring": str(version)} if version else {})}
+        config = dataclasses.replace(config, embedder=spec, versions=versions)
         if epoch_runs.PLAN in config.extra:
             epoch_runs.parts_of(config, stream)  # may find too few examples
         with wrong_if("--name", ValueError):

@@ -60,7 +60,8 @@ def score(
     """Score a file of predictions on BENCHMARK.
 
     The score is a share of all rows, from 0 to 1. Rows that could not be judged (a missing
-    database, a query without end) add nothing to it and are counted apart as not judged.
+    database, a query without end) add nothing to it and are counted apart as not judged; rows
+    without a prediction are judged as no answer, and counted too.
 
     \b
     Example:
@@ -103,7 +104,15 @@ def _as_plain(report: ScoreReport) -> dict[str, Any]:
         "n": report.n,
         "correct": report.correct,
         "not_judged": report.not_judged,
-        **({"subscores": dict(report.subscores)} if report.subscores else {}),
+        "missing": report.missing,
+        "uninformative": report.uninformative,
+        "compare": report.compare,
+        "compare_version": report.compare_version,
+        **(
+            {"subscores": dict(report.subscores), "subscores_n": dict(report.subscores_n)}
+            if report.subscores
+            else {}
+        ),
     }
 
 
@@ -112,5 +121,16 @@ def _lines(report: ScoreReport, benchmark: Benchmark) -> Iterator[str]:
     counts = "counts" if report.not_judged == 1 else "count"
     lost = f" ({counts} as wrong)" if report.not_judged else ""
     yield f"{report.correct} right of {report.n}, {report.not_judged} not judged{lost}"
+    if report.missing:
+        out = f"; {report.left_out} of them are not in the score" if report.left_out else ""
+        yield f"{report.missing} without a prediction{out}"
+    if report.uninformative:
+        count = (
+            "verdict counts but proves" if report.uninformative == 1 else "verdicts count but prove"
+        )
+        yield f"{report.uninformative} {count} nothing; --rows says which and why"
     for name, value in report.subscores.items():
-        yield f"{name}: {share(value)} on average"
+        yield f"{name}: {share(value)} on average over {report.subscores_n[name]}"
+    if report.compare:
+        version = f", version {report.compare_version}" if report.compare_version else ""
+        yield f"scoring: {report.compare}{version}"

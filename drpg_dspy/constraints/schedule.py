@@ -184,7 +184,7 @@ def read_schedule(path: str | os.PathLike[str]) -> Schedule:
     import yaml  # comes with DSPy
 
     try:
-        plain = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        plain = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"{path} cannot be read as YAML: {error}.") from error
     try:

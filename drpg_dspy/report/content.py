@@ -10,6 +10,7 @@ import numpy as np
 from drpg_dspy.analysis.comparison import Comparison, Outcome, Results
 from drpg_dspy.analysis.statistics import wilson
 from drpg_dspy.report.entries import Entry
+from drpg_dspy.report.made import scorings, settings_table
 from drpg_dspy.report.tables import (
     MISSING,
     UNFINISHED,
@@ -25,7 +26,8 @@ from drpg_dspy.report.tables import (
 __all__ = ["TABLE_NAMES", "tables"]
 
 TABLE_NAMES = (
-    "accuracy", "wins", "deltas", "tests", "mcnemar", "subscores", "cost", "runs", "standing"
+    "accuracy", "wins", "deltas", "tests", "mcnemar", "subscores", "cost", "runs", "settings",
+    "standing",
 )  # fmt: skip
 """Names of all tables that a report may have, in order."""
 
@@ -68,13 +70,20 @@ def tables(
         ]
         made += [_deltas(results, baseline), _tests(compared, baseline)]
         made.append(_mcnemar(compared, baseline))
-    return [*made, _subscores(entries), _cost(entries), _runs(entries), _standing(entries)]
+    return [
+        *made,
+        _subscores(entries),
+        _cost(entries),
+        _runs(entries),
+        settings_table(entries),
+        _standing(entries),
+    ]
 
 
 def _runs(entries: Sequence[Entry]) -> Table:
     columns = (
-        "benchmark", "model", "method", "run", "status", "questions met", "of", "score %",
-        "95 % low", "95 % high", "right", "judged", "policy versions",
+        "benchmark", "model", "method", "run", "status", "met", "of", "score %", "95 % low",
+        "95 % high", "right", "judged", "policy versions",
     )  # fmt: skip
     rows: list[Row] = []
     for entry in entries:
@@ -98,9 +107,10 @@ def _runs(entries: Sequence[Entry]) -> Table:
             ]
         )
     notes = (
-        "The score is the mean over all questions met, in percent; a question that failed or "
-        "could not be judged counts as 0, one whose verdict is still to come is left out. The "
-        "interval is Wilson's. Policy versions are counted by route: every distinct text is one.",
+        "Met: of how many questions of its stream. The score is the mean over these, in percent; "
+        "a question that failed or could not be judged counts as 0, one whose verdict is still "
+        "to come is left out. The interval is Wilson's. Policy versions are counted by route: "
+        "every distinct text is one.",
     )
     return Table.of("runs", "Runs", columns, rows, notes=notes, heads=5, group=2)
 
@@ -117,7 +127,10 @@ def _accuracy(entries: Sequence[Entry], results: Results, metrics: Mapping[str, 
             found = [results.get(method, benchmark, lm) for benchmark in results.benchmarks]
             if any(outcome is not None for outcome in found):
                 rows.append([lm, method, *(_score(results, outcome) for outcome in found)])
-    notes = ["The best method of each model and benchmark is in bold; equal ones all are."]
+    notes = [
+        "The best method of each model and benchmark is in bold; equal ones all are. "
+        + scorings(entries)
+    ]
     if any(not outcome.complete for outcome in results.outcomes):
         notes.append(
             f"{UNFINISHED} did not meet its whole stream: the number of questions it met stands "
@@ -140,10 +153,15 @@ def _wins(results: Results) -> Table:
     for second, first in combinations(results.methods, 2):
         records = [results.record(first, second, name) for name in results.benchmarks]
         records.append(results.record(first, second))
+        if not records[-1].n:
+            continue
         shown = [f"{r.wins}–{r.ties}–{r.losses}" if r.n else MISSING for r in records]
         rows.append([first, second, *shown])
     columns = ("method", "against", *results.benchmarks, "all")
-    notes = ("On how many models the method scored higher than the other, as high, and lower.",)
+    notes = (
+        "On how many models the method scored higher than the other, as high, and lower. Methods "
+        "that never met the same benchmark with the same model are not paired.",
+    )
     return Table.of("wins", "Pairwise wins–ties–losses", columns, rows, notes=notes, heads=2)
 
 
@@ -180,7 +198,7 @@ def _tinted(delta: float, scale: float) -> Cell:
 
 def _tests(compared: Sequence[Comparison], baseline: str) -> Table:
     columns = (
-        "method", "benchmark", "model", "paired by", "pairs", "differing", "mean difference",
+        "method", "benchmark", "model", "paired by", "pairs", "differ", "mean difference",
         "95 % low", "95 % high", "p better (one-sided)", "p different (two-sided)", "p by",
     )  # fmt: skip
     rows: list[Row] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drpg_dspy.analysis.comparison import Outcome
@@ -36,7 +36,9 @@ class Entry:
         return "" if self.outcome.complete else UNFINISHED
 
 
-def entries_of(runs: Sequence[RunData], *, complete: bool) -> list[Entry]:
+def entries_of(
+    runs: Sequence[RunData], *, complete: bool, ks: Mapping[str, int] | None = None
+) -> list[Entry]:
     """Return the runs' outcomes by benchmark, model and method.
 
     Benchmarks and models come in the order in which the runs name them first.
@@ -44,6 +46,7 @@ def entries_of(runs: Sequence[RunData], *, complete: bool) -> list[Entry]:
     Args:
         runs: Those that may be compared.
         complete: All were cut to the same questions, so that finished or not is no matter.
+        ks: The default k of each benchmark, see :func:`.labels.method_names`.
     """
     benchmarks = benchmark_names(run.config.benchmark for run in runs)
     lms = short_names(str(run.config.lm) for run in runs)
@@ -60,7 +63,7 @@ def entries_of(runs: Sequence[RunData], *, complete: bool) -> list[Entry]:
                 complete=complete or run.finished,
             ),
         )
-        for run, method in zip(runs, method_names(runs), strict=True)
+        for run, method in zip(runs, method_names(runs, ks), strict=True)
     ]
     order = [list(benchmarks.values()), list(lms.values()), method_order(entries)]
 

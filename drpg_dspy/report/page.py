@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,6 +16,7 @@ from drpg_dspy.report.tables import Cell, Table, readable
 __all__ = ["Page", "PolicyBlock", "render"]
 
 _FOLDER = resources.files(__package__)
+_BREAKS = r"(?<=[_/-])(?=\w)"
 _LONGEST_RULE = 600
 _MOST_RULES = 20
 
@@ -28,12 +30,14 @@ class PolicyBlock:
 
     Attributes:
         title: Names the run.
-        in_force: Its policies at the step shown.
+        step: The step shown.
+        in_force: Its policies there.
         changes: What changed between versions.
         versions: How many there are, in words.
     """
 
     title: str
+    step: int
     in_force: tuple[InForce, ...]
     changes: tuple[Change, ...]
     versions: str
@@ -52,7 +56,6 @@ class Page:
         curves: Score over the stream.
         window: Judged steps behind a point of the rolling curve.
         policies: By run.
-        policy_step: The step whose policies are shown.
         version: Of this library.
     """
 
@@ -64,8 +67,20 @@ class Page:
     curves: Sequence[Figure]
     window: int
     policies: Sequence[PolicyBlock]
-    policy_step: int
     version: str
+
+    @property
+    def policy_steps(self) -> str:
+        """The steps whose policies are shown: one, or from which to which.
+
+        >>> blocks = [PolicyBlock("a", 60, (), (), ""), PolicyBlock("b", 20, (), (), "")]
+        >>> Page("", (), {}, None, {}, (), 50, blocks, "").policy_steps
+        'steps 20 to 60'
+        """
+        steps = sorted({block.step for block in self.policies})
+        if len(steps) == 1:
+            return f"step {steps[0]}"
+        return f"steps {steps[0]} to {steps[-1]}"
 
 
 def render(page: Any, template: str = "page.html") -> str:
@@ -95,7 +110,13 @@ def render(page: Any, template: str = "page.html") -> str:
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
     )
-    environment.filters |= {"rules": _rules, "tint": _tint}
+
+    def breakable(text: str) -> Markup:
+        """Let a long name end its line where a reader would break it."""
+        parts = re.split(_BREAKS, readable(text))
+        return Markup("<wbr>").join(part for part in parts if part)
+
+    environment.filters |= {"rules": _rules, "tint": _tint, "breakable": breakable}
     style = (_FOLDER / "page.css").read_text(encoding="utf-8")
     return environment.get_template(template).render(page=page, style=Markup(style), markup=Markup)
 

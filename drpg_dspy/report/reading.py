@@ -68,11 +68,13 @@ class PolicyView:
     """The policies of a run that a report shows.
 
     Attributes:
-        in_force: At the step that was asked for, or the last one.
+        step: The one that was asked for, or the last one before it.
+        in_force: At that step.
         changes: Of the first, best and last version.
         versions: Number of versions by route.
     """
 
+    step: int
     in_force: tuple[InForce, ...]
     changes: tuple[Change, ...]
     versions: Mapping[str, int]
@@ -109,11 +111,13 @@ def read_policies(run: RunData, step: int) -> PolicyView:
         step: The step whose policies are wanted, from 1.
     """
     if not len(run.series):
-        return PolicyView((), (), {})
+        return PolicyView(0, (), (), {})
     last = int(run.series.steps[-1])
     with closing(_open(run.folder)) as memory:
         policies = [policy for policy in memory.policies() if policy.step <= last]
+    shown = max(0, int(np.searchsorted(run.series.steps, step, side="right")) - 1)
     return PolicyView(
+        step=int(run.series.steps[shown]),
         in_force=tuple(policies_at(policies, run.series, step)),
         changes=tuple(changes(policies, run.series)),
         versions=Counter(policy.route for policy in policies),

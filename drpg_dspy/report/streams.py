@@ -9,9 +9,9 @@ from typing import Any
 
 from drpg_dspy.report.reading import RunData, same_until
 
-__all__ = ["common_steps", "cut", "differing"]
+__all__ = ["common_steps", "cut", "differing", "scored_alike"]
 
-_SCORING = ("compare", "judge", "threshold")
+_SCORING = ("compare", "version", "judge", "threshold")
 _STREAM = ("examples", "data")
 _ORIGIN = ("limit", "seed", "split", "exclude_db")
 """Settings of a run that explain why its stream is another."""
@@ -28,11 +28,11 @@ def differing(runs: Sequence[RunData]) -> str:
         same questions in the same order, scored alike.
     """
     facts = [_facts(run) for run in runs]
-    names = [name for name in (*_SCORING, *_STREAM) if len({str(f[name]) for f in facts}) > 1]
+    names = [name for name in (*_SCORING, *_STREAM) if _vary(name, facts)]
     if not names:
         return ""
     if set(names) & set(_STREAM):
-        names += [name for name in _ORIGIN if len({str(f[name]) for f in facts}) > 1]
+        names += [name for name in _ORIGIN if _vary(name, facts)]
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for run, fact in zip(runs, facts, strict=True):
         groups[tuple(f"{_SHOWN.get(name, name)} {fact[name]}" for name in names)].append(run.name)
@@ -43,6 +43,12 @@ def differing(runs: Sequence[RunData]) -> str:
         f"The stream of {runs[0].config.benchmark} {scored} between these runs, so their results "
         f"cannot be compared. They differ in: {differ}\n" + "\n".join(lines)
     )
+
+
+def scored_alike(runs: Sequence[RunData]) -> bool:
+    """Tell whether runs of one benchmark share scoring, judge and threshold."""
+    facts = [_facts(run) for run in runs]
+    return not any(_vary(name, facts) for name in _SCORING)
 
 
 def common_steps(runs: Sequence[RunData]) -> int:
@@ -86,13 +92,19 @@ def cut(run: RunData, steps: int) -> RunData:
     return dataclasses.replace(run, series=run.series.first(steps), settings=settings)
 
 
-_SHOWN = {"examples": "questions", "data": "data fingerprint", "compare": "scoring"}
+_SHOWN = {
+    "examples": "questions",
+    "data": "data fingerprint",
+    "compare": "scoring",
+    "version": "scoring version",
+}
 
 
 def _facts(run: RunData) -> Mapping[str, Any]:
     config = run.config
     return {
         "compare": config.compare,
+        "version": config.versions.get("scoring"),
         "judge": run.settings.get("judge"),
         "threshold": run.settings.get("threshold", config.threshold),
         "examples": run.total,
@@ -102,6 +114,13 @@ def _facts(run: RunData) -> Mapping[str, Any]:
         "split": config.extra.get("split"),
         "exclude_db": list(config.exclude_db),
     }
+
+
+def _vary(name: str, facts: Sequence[Mapping[str, Any]]) -> bool:
+    values = {str(fact[name]) for fact in facts}
+    if name == "version":
+        values.discard("None")  # earlier runs did not write it down
+    return len(values) > 1
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

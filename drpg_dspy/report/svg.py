@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,17 +20,36 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#
 _DASHES = ("", "7 3", "2 2", "9 3 2 3")
 _MARKERS = ("circle", "square", "triangle", "diamond", "cross", "down", "plus")
 
+_SMALL = 300
+"""Up to this width a title begins at the edge, to have room."""
+
+_TITLE_WIDTH = 7.4
+_TOUCHING = 8.0
+
+_FAINT = 'fill="none" stroke="#cfcfcf" stroke-width="1"'
+
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 26, 44
 _LABEL_HEIGHT, _LETTER_WIDTH = 11, 6.5
+_RINGS = (24, 38, 54)
+_DIRECTIONS = [math.pi * n / 6 for n in range(12)]
+"""Where a label goes, with a line to its point, when there is no room beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one method is drawn, everywhere: colour, dashes and marker together tell it."""
+    """How one method is drawn, everywhere: colour and marker alone tell it.
+
+    Attributes:
+        colour: Of lines and markers.
+        dash: Of lines; ``""`` = none.
+        marker: Its shape.
+        hollow: A marker's inside is white.
+    """
 
     colour: str
     dash: str
     marker: str
+    hollow: bool = False
 
     def swatch(self, *, line: bool = True) -> str:
         """Return the style as a legend shows it, with its line or the marker alone."""
@@ -45,6 +65,8 @@ class Style:
         """Return the attributes of a marker."""
         if self.marker in ("cross", "plus"):
             return f'fill="none" stroke="{self.colour}" stroke-width="2.2"'
+        if self.hollow:
+            return f'fill="#fff" stroke="{self.colour}" stroke-width="2"'
         return f'fill="{self.colour}" stroke="#fff" stroke-width="0.8"'
 
     def _stroke(self) -> str:
@@ -120,8 +142,10 @@ class Plot:
         self.height = height
         self._below: list[str] = []
         self._above: list[str] = []
+        self._marks: list[str] = []
         self._labels: list[str] = []
         self._taken: list[tuple[float, float, float, float]] = []
+        self._points: list[tuple[float, float, Style]] = []
 
     def band(self, xs: np.ndarray, lows: np.ndarray, highs: np.ndarray, style: Style) -> None:
         """Fill the area between two curves."""
@@ -132,6 +156,21 @@ class Plot:
             self._below.append(
                 f'<path d="{path}" fill="{style.colour}" fill-opacity="0.13" stroke="none"/>'
             )
+
+    def others(self, curves: Sequence[tuple[np.ndarray, np.ndarray]], name: str) -> None:
+        """Draw curves in light grey below everything else.
+
+        Args:
+            curves: Their points.
+            name: Under which other plots with the same axes can show them: :meth:`same_others`.
+        """
+        paths = (self._path(xs, ys) for xs, ys in curves)
+        drawn = "".join(f'<path d="{path}" {_FAINT}/>' for path in paths if path)
+        self._below.insert(0, f'<g id="{escaped(name)}">{drawn}</g>')
+
+    def same_others(self, name: str) -> None:
+        """Draw what :meth:`others` of another plot of the page drew under this name."""
+        self._below.insert(0, f'<use href="#{escaped(name)}"/>')
 
     def line(self, xs: np.ndarray, ys: np.ndarray, style: Style, phase: float = 0.0) -> None:
         """Draw a curve with a few markers on it.
@@ -144,8 +183,7 @@ class Plot:
         places = list(self._places(xs, ys))
         if not places:
             return
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-        self._above.append(f'<path d="{path}" {style._stroke()}/>')
+        self._above.append(f'<path d="{self._path(xs, ys)}" {style._stroke()}/>')
         spots = np.unique(((np.arange(6) + phase) / 6 * (len(places) - 1)).round().astype(int))
         for spot in spots if len(places) > 1 else [0]:
             self._above.append(_marker(style.marker, *places[spot], 4.2, style.paint()))
@@ -154,8 +192,17 @@ class Plot:
         """Draw one marker; its tooltip says what it is."""
         (left, top), *_ = self._places(np.array([x]), np.array([y]))
         mark = _marker(style.marker, left, top, 5.5, style.paint())
-        self._above.append(f"<g><title>{escaped(tooltip)}</title>{mark}</g>")
+        self._marks.append(f"<g><title>{escaped(tooltip)}</title>{mark}</g>")
         self._taken.append((left - 6, top - 6, left + 6, top + 6))
+        self._points.append((left, top, style))
+
+    @property
+    def crowded(self) -> bool:
+        """True when points of different styles lie on each other."""
+        return any(
+            one[2] != other[2] and math.dist(one[:2], other[:2]) < _TOUCHING
+            for one, other in itertools.combinations(self._points, 2)
+        )
 
     def label(self, x: float, y: float, text: str) -> None:
         """Write a short text beside a point, where it covers no point and no other label.
@@ -164,20 +211,36 @@ class Plot:
         """
         (left, top), *_ = self._places(np.array([x]), np.array([y]))
         width = len(text) * _LETTER_WIDTH
-        spots = [
-            (left + 8, top - _LABEL_HEIGHT / 2),
-            (left - 8 - width, top - _LABEL_HEIGHT / 2),
+        middle = top - _LABEL_HEIGHT / 2
+        beside = [
+            (left + 9, middle),
+            (left - 9 - width, middle),
             (left - width / 2, top - 8 - _LABEL_HEIGHT),
             (left - width / 2, top + 8),
             (left + 7, top - 7 - _LABEL_HEIGHT),
             (left + 7, top + 7),
+            (left - 7 - width, top - 7 - _LABEL_HEIGHT),
+            (left - 7 - width, top + 7),
         ]
-        boxes = [(sx, sy, sx + width, sy + _LABEL_HEIGHT) for sx, sy in spots]
-        box = min(boxes, key=lambda b: sum(_overlap(b, other) for other in self._taken))
+        around = [(round(left + r * math.cos(a) - width / 2, 1), round(middle - r * math.sin(a), 1))
+                  for r in _RINGS for a in _DIRECTIONS]  # fmt: skip
+        boxes = [(sx, sy, sx + width, sy + _LABEL_HEIGHT) for sx, sy in (*beside, *around)]
+        box = min(boxes, key=self._covered)
         self._taken.append(box)
+        if boxes.index(box) >= len(beside):
+            x2, y2 = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+            self._below.append(
+                f'<line x1="{left:.1f}" y1="{top:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="lead"/>'
+            )
         self._labels.append(
             f'<text x="{box[0]:.1f}" y="{box[3] - 1.5:.1f}" class="label">{escaped(text)}</text>'
         )
+
+    def _covered(self, box: tuple[float, ...]) -> float:
+        """Return how much of a label's box is taken, or lies beyond the axes."""
+        inside = _overlap(box, (_LEFT, _TOP - 8, self.width - 2, self.height - _BOTTOM))
+        beyond = (box[2] - box[0]) * (box[3] - box[1]) - inside
+        return beyond + sum(_overlap(box, other) for other in self._taken)
 
     def render(self, name: str) -> str:
         """Return the plot.
@@ -195,14 +258,19 @@ class Plot:
             f'height="{self.height}">'
             f'<clipPath id="{clip}"><rect x="{_LEFT}" y="{_TOP - 4}" width="{w}" '
             f'height="{h + 8}"/></clipPath>'
-            f'<text x="{_LEFT}" y="15" class="title">{escaped(self.title)}</text>'
+            f'<text x="{_LEFT if self.width > _SMALL else 4}" y="15" class="title">'
+            f"{escaped(self._heading())}</text>"
             f"{self._grid(w, h)}"
-            f'<g clip-path="url(#{clip})">{drawn}</g>{"".join(self._labels)}'
+            f'<g clip-path="url(#{clip})">{drawn}</g>{"".join([*self._marks, *self._labels])}'
             f'<text x="{_LEFT + w / 2:.0f}" y="{self.height - 8}" text-anchor="middle">'
             f"{escaped(self.x.label)}</text>"
             f'<text x="13" y="{middle:.0f}" text-anchor="middle" '
             f'transform="rotate(-90 13 {middle:.0f})">{escaped(self.y.label)}</text></svg>'
         )
+
+    def _heading(self) -> str:
+        most = int((self.width - (_LEFT if self.width > _SMALL else 4)) / _TITLE_WIDTH)
+        return self.title if len(self.title) <= most else f"{self.title[: most - 1]}…"
 
     def _grid(self, w: int, h: int) -> str:
         parts = []
@@ -222,6 +290,10 @@ class Plot:
         parts.append(f'<path d="M{_LEFT} {_TOP}V{_TOP + h}H{_LEFT + w}" class="axis" fill="none"/>')
         return "".join(parts)
 
+    def _path(self, xs: np.ndarray, ys: np.ndarray) -> str:
+        places = [f"{x:.1f} {y:.1f}" for x, y in self._places(xs, ys)]
+        return "M" + "L".join(places) if places else ""
+
     def _places(self, xs: np.ndarray, ys: np.ndarray) -> Iterator[tuple[float, float]]:
         w, h = self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
         for x, y in zip(xs.tolist(), ys.tolist(), strict=True):
@@ -229,15 +301,21 @@ class Plot:
 
 
 def styles(methods: Sequence[str]) -> dict[str, Style]:
-    """Return a style for each method; no two are alike among the first 28."""
-    return {
-        method: Style(
-            _COLOURS[i % len(_COLOURS)],
-            _DASHES[i // len(_COLOURS) % len(_DASHES)],
-            _MARKERS[i % len(_MARKERS)],
+    """Return a style for each method.
+
+    No two of the first 49 share colour and marker. Every second round of colours has hollow
+    markers, so that the same shape in two colours differs without colour vision as well.
+    """
+    found = {}
+    for i, method in enumerate(methods):
+        turn, place = divmod(i, len(_COLOURS))
+        found[method] = Style(
+            _COLOURS[place],
+            _DASHES[turn % len(_DASHES)],
+            _MARKERS[(place + turn) % len(_MARKERS)],
+            hollow=turn % 2 == 1,
         )
-        for i, method in enumerate(methods)
-    }
+    return found
 
 
 def escaped(text: str) -> str:

@@ -18,7 +18,7 @@ from drpg_dspy.report.content import TABLE_NAMES, tables
 from drpg_dspy.report.entries import Entry, entries_of, method_order
 from drpg_dspy.report.page import Page, PolicyBlock, render
 from drpg_dspy.report.reading import RunData, read_policies, read_run
-from drpg_dspy.report.streams import common_steps, cut, differing
+from drpg_dspy.report.streams import common_steps, cut, differing, scored_alike
 from drpg_dspy.report.svg import styles
 from drpg_dspy.report.tables import UNFINISHED, Table
 from drpg_dspy.streaming import RunFolder
@@ -41,6 +41,7 @@ class ReportOptions:
         window: Judged steps behind a point of the rolling curve, at least 1.
         policy_step: Step whose policies are shown, from 1.
         metrics: What a score is, by the benchmark's name in the runs' settings.
+        ks: The default k of each benchmark, by the same name.
 
     Raises:
         ValueError: A number is out of range.
@@ -52,6 +53,7 @@ class ReportOptions:
     window: int = ROLLING_WINDOW
     policy_step: int = 100
     metrics: Mapping[str, str] = field(default_factory=dict)
+    ks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         whole("window", self.window, 1)
@@ -102,7 +104,7 @@ def write_report(
         f"Left out, because it has no step yet: {run.name}." for run in runs if not len(run.series)
     ]
     compared, said = _comparable(begun, options.common)
-    entries = entries_of(compared, complete=options.common)
+    entries = entries_of(compared, complete=options.common, ks=options.ks)
     notes += [*said, *_unfinished(entries)]
     results = Results((entry.outcome for entry in entries), method_order(entries))
     baseline = _baseline(entries, results, options.baseline)
@@ -118,7 +120,6 @@ def write_report(
         curves=curves(results, look, options.window),
         window=options.window,
         policies=[b for e in entries if (b := _policies(e, options.policy_step)) is not None],
-        policy_step=options.policy_step,
         version=metadata.version("drpg-dspy"),
     )
     return write_files(folder, render(page), shown, tuple(notes), TABLE_NAMES)
@@ -140,10 +141,7 @@ def _comparable(runs: Sequence[RunData], common: bool) -> tuple[list[RunData], l
         group = [run for run in runs if run.config.benchmark == benchmark]
         if not common:
             if message := differing(group):
-                raise ValueError(
-                    f"{message}\nLeave some of them out, or compare the questions that all have "
-                    "met from the first on, if they are the same: --common"
-                )
+                raise ValueError(f"{message}\n{_remedy(group)}")
             kept += group
             continue
         steps = common_steps(group)
@@ -155,6 +153,15 @@ def _comparable(runs: Sequence[RunData], common: bool) -> tuple[list[RunData], l
             )
         kept += [cut(run, steps) for run in group]
     return kept, notes
+
+
+def _remedy(group: Sequence[RunData]) -> str:
+    if not scored_alike(group):
+        return "Leave some of them out, or write a report for each scoring."
+    return (
+        "Leave some of them out, or compare the questions that all have met from the first on, if "
+        "they are the same: --common"
+    )
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[str]:
@@ -202,7 +209,7 @@ def _policies(entry: Entry, step: int) -> PolicyBlock | None:
         f"{n} version{'s' if n != 1 else ''} of {route}" for route, n in view.versions.items()
     )
     title = f"{outcome.benchmark}, {outcome.lm}: {outcome.method}{entry.mark}"
-    return PolicyBlock(title, view.in_force, view.changes, counted)
+    return PolicyBlock(title, view.step, view.in_force, view.changes, counted)
 
 
 def write_files(

@@ -200,7 +200,7 @@ class MemoryContract(MemorySearchContract, MemoryFeedbackContract, MemoryAmendCo
         memory.commit("r", Feedback(0.0), policies=[Policy("p", (Rule("two"),))])
         memory.retract("r")
 
-        assert (last := memory.in_force("p")) is not None and last.text == "- two"
+        assert memory.in_force("p") == memory.policy("p", 2)
         events = memory.events()
 
         assert [(event.kind, event.ref) for event in events] == [

@@ -13,6 +13,7 @@ from typing import Any
 
 from drpg_dspy.plain import digest
 from drpg_dspy.tracking.base import StepRecord
+from drpg_dspy.tracking.metrics import ROLLING_WINDOW
 from drpg_dspy.types import Policy
 
 __all__ = [
@@ -345,24 +346,26 @@ class PolicyRegistry:
         named = ", ".join(sources[:_MAX_SOURCES])
         if len(sources) > _MAX_SOURCES:
             named += f", +{len(sources) - _MAX_SOURCES} more (all in history.jsonl)"
+        # MLflow's page of a prompt loads every tag of every version, and takes the longer for each
+        # of them: what the prompt or the commit message says is no tag.
         tags = {
             "parent_version": str(parent or "none"),
             "step": str(policy.step),
-            "run": self.run_name,
             "author": policy.author,
-            "score_before": _figure(record, "prequential_score"),
-            "rolling_score_before": _figure(record, "rolling_score"),
+            "score_before": _score_before(record),
             "sources": named or "none",
-            "route": policy.route,
-            **({"category": policy.category} if policy.category else {}),
+            **({"route": policy.route, "category": policy.category} if policy.category else {}),
             "drpg.run_id": self.run_id,
             "drpg.version": str(policy.version),
-            "drpg.seq": str(record.seq),
             RUNS_TAG: self.run_id,
         }
         return {key: storable(value, 5_000) for key, value in tags.items()}
 
 
-def _figure(record: StepRecord, name: str) -> str:
-    value = record.metrics.get(name)
-    return "not judged yet" if value is None else f"{value:.4f}"
+def _score_before(record: StepRecord) -> str:
+    """Return the mean score before a version, and that of the last verdicts."""
+    if "prequential_score" not in record.metrics:
+        return "not judged yet"
+    mean = record.metrics["prequential_score"]
+    last = record.metrics.get("rolling_score", mean)
+    return f"{mean:.4f}, last {ROLLING_WINDOW}: {last:.4f}"

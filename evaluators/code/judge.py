@@ -16,7 +16,7 @@ from drpg_dspy.exceptions import EvaluationFailed
 from evaluators._fields import label, output
 from evaluators.code.extract import extract_code, official_code
 from evaluators.code.frame import test_frame
-from evaluators.code.runner import Limits, Outcome, ProgramRunner
+from evaluators.code.runner import REMEDY, Limits, Outcome, ProgramRunner
 from evaluators.judgement import Judgement, ProcessJudge
 
 __all__ = ["SCORINGS", "PassAtOne"]
@@ -163,7 +163,9 @@ class PassAtOne(ProcessJudge):
             because = outcome.text or outcome.kind
             if outcome.missing:
                 because = f"the tests need the package {outcome.missing!r}, which is missing"
-            raise EvaluationFailed(f"the row's own reference fails here: {because}")
+            # The learner's own interpreter hardly has the versions that the references want.
+            remedy = f". {REMEDY}" if self._runner.python == sys.executable else ""
+            raise EvaluationFailed(f"the row's own reference fails here: {because}{remedy}")
         return reference
 
     def _try_reference(self, row: dict[str, str]) -> _Reference:

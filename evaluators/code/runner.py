@@ -29,6 +29,13 @@ _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from evaluators.code.zygote import main; "
     "sys.path.remove(sys.argv[1]); main(int(sys.argv[2]), sys.argv[3])"
 )
+_PINNED = Path(__file__).with_name("requirements-ds1000.txt")
+REMEDY = (
+    "Make an interpreter with the libraries of DS-1000 (make ds1000, or: python3.11 -m venv "
+    f"ds1000-venv && ds1000-venv/bin/python -m pip install -r {_PINNED}) and name it: "
+    "DRPG_DS1000_PYTHON=ds1000-venv/bin/python."
+)
+"""How rows become judged for which a library is absent or of another version."""
 _START_SECONDS = 300.0  # a first import of TensorFlow on a slow disk
 _GRACE = 30.0
 _ENVIRONMENT = {
@@ -198,7 +205,7 @@ class _Zygote:
             self.end()
             raise EvaluationFailed(
                 f"{library} rows need the package {missing!r}, which {python} does not have. "
-                "Install it there, or name another interpreter with DRPG_DS1000_PYTHON."
+                f"{REMEDY}"
             )
         if "guards" not in self.hello:
             self.end()

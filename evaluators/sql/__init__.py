@@ -9,7 +9,7 @@ from __future__ import annotations
 from evaluators.sql.compare import SCORINGS
 from evaluators.sql.database import schema_text, table_line
 from evaluators.sql.judge import ExecutionAccuracy
-from evaluators.sql.text import NotOneStatement, detokenised, extract_sql
+from evaluators.sql.text import NotOneStatement, detokenised, extract_sql, rejoined
 
 __all__ = [
     "SCORINGS",
@@ -17,6 +17,7 @@ __all__ = [
     "NotOneStatement",
     "detokenised",
     "extract_sql",
+    "rejoined",
     "schema_text",
     "table_line",
 ]

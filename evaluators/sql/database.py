@@ -6,13 +6,13 @@ import os
 import re
 import sqlite3
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from drpg_dspy.exceptions import EvaluationFailed
 
-__all__ = ["Databases", "Fingerprint", "check", "locate", "quoted", "schema_text"]
+__all__ = ["Databases", "Fingerprint", "check", "has_rows", "locate", "quoted", "schema_text"]
 
 Databases = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Path]
 """Folder(s) of databases, or files by database name."""
@@ -86,18 +86,39 @@ def schema_text(path: Path) -> str:
     Raises:
         EvaluationFailed: The file is no readable SQLite database.
     """
+    with _reading(path) as connection:
+        return "\n".join(_table_line(connection, name, kind) for name, kind in _tables(connection))
+
+
+def has_rows(path: Path) -> bool:
+    """Tell whether any table of a database has a row: on an empty one every query agrees.
+
+    Raises:
+        EvaluationFailed: The file is no readable SQLite database.
+    """
+    with _reading(path) as connection:
+        tables = [name for name, kind in _tables(connection) if kind == "table"]
+        first = (f"SELECT 1 FROM {quoted(name)} LIMIT 1" for name in tables)
+        return any(connection.execute(query).fetchone() for query in first)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     check(path)
     uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            names = connection.execute(
-                "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
-                "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
-            ).fetchall()
-            return "\n".join(_table_line(connection, name, kind) for name, kind in names)
+            yield connection
     except sqlite3.Error as error:
         raise EvaluationFailed(f"The database {path.name} cannot be read: {error}.") from error
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+    ).fetchall()
 
 
 def table_line(

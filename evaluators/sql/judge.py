@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from drpg_dspy.exceptions import EvaluationFailed
 from evaluators.judgement import Judgement, ProcessJudge
 from evaluators.sql.compare import SCORINGS
-from evaluators.sql.database import Databases, check, locate
+from evaluators.sql.database import Databases, check, has_rows, locate
 from evaluators.sql.difference import difference
 from evaluators.sql.gold import Gold, GoldCache
 from evaluators.sql.runner import Limits, Outcome, SqlRunner
@@ -100,6 +101,21 @@ class ExecutionAccuracy(ProcessJudge):
     def compare_version(self) -> str:
         """Version of the scoring; verdicts of different versions are not comparable."""
         return self._scoring.version
+
+    def missing(self, examples: Iterable[Any]) -> list[str]:
+        """Return the databases of examples on which nothing can be judged, each with the reason.
+
+        They are absent, cannot be read, or hold no row, so that every query agrees with the gold
+        one. ``drpg sweep --dry-run`` asks for it.
+        """
+        lost = []
+        for db_id in dict.fromkeys(str(_field(example, "db_id")) for example in examples):
+            try:
+                if not has_rows(locate(self.databases, db_id)):
+                    lost.append(f"{db_id} (no rows)")
+            except EvaluationFailed as error:
+                lost.append(f"{db_id} ({error})")
+        return lost
 
     def __repr__(self) -> str:
         return f"ExecutionAccuracy({self.databases!r}, compare={self.compare!r})"

@@ -79,6 +79,13 @@ def test_a_run_takes_its_settings_from_a_file(
     assert config["extra"]["load"] == {"exclude_db": ["sum-1"]}
 
 
+def test_a_byte_order_mark_is_no_part_of_the_settings(cell: Path, as_json: Any, drpg: Drpg) -> None:
+    cell.write_bytes(cell.read_bytes().decode().encode("utf-8-sig"))
+
+    assert read_config(cell, run)["benchmark"] == TINY
+    assert drpg("sweep", str(cell), "--lm", LM, "--dry-run").exit_code == 0
+
+
 def test_what_is_given_beside_the_file_wins(
     drpg: Drpg, cell: Path, as_json: Callable[..., Any]
 ) -> None:

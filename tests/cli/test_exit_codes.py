@@ -65,7 +65,7 @@ WRONG = [
     (("demo", "--lm", "local/UNKNOWN", "--no-mlflow"), "--lm", "Unknown model 'UNKNOWN'"),
     # data, order, limits, names
     (("run", "spider", "--lm", LM, "--data", "nowhere"), "--data", "no dev.json in"),
-    (("run", "house_rules", "--lm", LM, "--split", "dev"), "--split", "no such part"),
+    (("run", "house_rules", "--lm", LM, "--split", "dev"), "--split", "takes no argument 'split'"),
     ((*RUN, "--compare", "lose"), "--compare", "Did you mean 'loose'?"),
     ((*RUN, "--seed", "-1"), "--seed", "-1"),
     ((*RUN, "--limit", "0"), "--limit", "0"),
@@ -89,7 +89,7 @@ WRONG = [
     (("score", TINY, "--predictions", "said.txt", "--compare", "lose"), "--compare", "'loose'"),
     (("score", TINY, "--predictions", "none.txt"), "--predictions", "none.txt"),
     (("score", TINY, "--predictions", "said.txt", "--rows", "no/x"), "--rows", "no folder 'no'"),
-    (("score", "house_rules", "--predictions", "said.txt", "--split", "dev"), "--split", "part"),
+    (("score", "house_rules", "--predictions", "said.txt", "--split", "dev"), "--split", "takes"),
 ]  # fmt: skip
 
 FAILED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,8 @@ def test_every_program_is_listed_with_metric_paper_and_licence(as_json: Callable
     assert listed["spider"]["k"] == 16
     assert all(entry["metric"] and entry["licence"] for entry in listed.values())
     assert listed["house_rules"]["status"] == "230 questions are here"
+    assert "DRPG_DS1000_PYTHON" in listed["ds1000"]["note"]
+    assert listed["spider"]["note"] == ""
 
 
 def test_missing_data_is_said_with_what_gets_it(
@@ -45,6 +48,18 @@ def test_every_exported_method_is_listed_by_its_name(drpg: Drpg) -> None:
     for name, cls in names.optimizer_classes().items():
         assert name in out
         assert cls.paper in out
+
+
+def test_what_set_refuses_is_not_listed_under_set(drpg: Drpg, as_json: Callable[..., Any]) -> None:
+    out = drpg("list", "optimizers").stdout
+    assert "policy_lm" not in out
+    assert out.count("--policy-lm SPEC") == sum(
+        "policy_lm" in inspect.signature(cls).parameters
+        for cls in names.optimizer_classes().values()
+    )
+    for entry in as_json("list", "optimizers"):
+        accepted = inspect.signature(names.optimizer_classes()[entry["name"]]).parameters
+        assert set(filter(None, entry["arguments"].split(", "))) == set(accepted) - {"policy_lm"}
 
 
 def test_runs_are_listed_with_their_status(

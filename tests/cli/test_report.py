@@ -69,6 +69,45 @@ def test_runs_under_another_scoring_are_refused(drpg: Drpg, run: Drpg) -> None:
 
     assert "scored in different ways" in refused.stderr
     assert "scoring loose" in refused.stderr
+    assert "--common" not in refused.stderr
+
+
+def test_a_run_writes_down_by_which_version_it_was_scored_and_the_report_says_so(
+    drpg: Drpg, run: Drpg, workdir: Path
+) -> None:
+    tiny = workdir / "tiny_bench.py"
+    tiny.write_text(
+        tiny.read_text()
+        + """
+_plain = evaluator
+def versioned(data=None, compare="exact"):
+    judge = _plain(data, compare)
+    judge.compare_version = "7"
+    return judge
+import dataclasses
+BENCHMARK = dataclasses.replace(BENCHMARK, evaluator=versioned)
+"""
+    )
+    run("--limit", "2", "--set", "k=6")
+
+    drpg("report", "first", "--out", "out")
+
+    text = Path("out/tables/settings.csv").read_text(encoding="utf-8")
+    (row,) = csv.DictReader(text.splitlines())
+    assert (row["scoring"], row["embedder"], row["limit"], row["arguments"]) == (
+        "exact (version 7)", "hashing", "2", "k=6",
+    )  # fmt: skip
+
+
+def test_the_k_of_the_benchmark_bears_the_plain_name(drpg: Drpg, run: Drpg) -> None:
+    run("--name", "usual", "--limit", "2")
+    run("--name", "more", "--limit", "2", "--k", "4")
+
+    drpg("report", "usual", "more", "--out", "out")
+
+    text = Path("out/tables/runs.csv").read_text(encoding="utf-8")
+    methods = {row["run"]: row["method"] for row in csv.DictReader(text.splitlines())}
+    assert methods == {"usual": "drpg", "more": "drpg (k=4)"}
 
 
 @pytest.mark.usefixtures("runs")

@@ -79,7 +79,107 @@ def test_a_run_of_the_same_name_with_other_settings_is_refused(drpg: Drpg, table
 
     said = drpg("sweep", str(table), "--lm", LM, "--limit", "2", exit_code=2).stderr
 
-    assert "limit: 3, now 2" in " ".join(said.split())
+    told = " ".join(said.split())
+    assert "limit: 3, now 2" in told
+    name = "tiny-drpg-tiny_bench-calculator"
+    assert f"{table / 'tiny-drpg.toml'} would be the run '{name}'" in told
+    assert f"drpg resume {name} --limit 2" in told
+    assert "--prefix WORD" in told
+    assert "DRPG_RUNS=FOLDER" in told
+
+
+def test_what_the_message_advises_lets_the_sweep_go_on(drpg: Drpg, table: Path) -> None:
+    path = str(table / "tiny-drpg.toml")
+    drpg("sweep", path, "--lm", LM)
+    drpg("sweep", path, "--lm", LM, "--limit", "5", exit_code=2)
+
+    drpg("resume", "tiny-drpg-tiny_bench-calculator", "--limit", "5")
+
+    assert set(states(drpg("sweep", path, "--lm", LM, "--limit", "5", "--json")).values()) == {
+        "done already"
+    }
+
+
+def test_all_names_that_are_taken_are_told_at_once(drpg: Drpg, table: Path) -> None:
+    drpg("sweep", str(table), "--lm", LM)
+
+    said = drpg("sweep", str(table), "--lm", LM, "--limit", "2", exit_code=2).stderr
+
+    assert said.count("was started with other settings") == 2
+
+
+def test_a_prefix_gives_runs_names_of_their_own_that_a_pattern_finds(
+    drpg: Drpg, table: Path
+) -> None:
+    path = str(table / "tiny-drpg.toml")
+    drpg("sweep", path, "--lm", LM)
+
+    swept = drpg("sweep", path, "--lm", LM, "--limit", "2", "--prefix", "short", "--json")
+
+    assert states(swept) == {"short-tiny-drpg-tiny_bench-calculator": "finished"}
+    drpg("report", "short-*", "--out", "out")
+    assert (Path("out") / "index.html").exists()
+    drpg("sweep", str(table), "--lm", LM, "--prefix", "../up", exit_code=2)
+
+
+def test_parts_and_databases_are_set_for_one_benchmark_or_for_all_that_take_them(
+    drpg: Drpg, table: Path
+) -> None:
+    tiny = "tiny_bench:BENCHMARK"
+    for given in ("sum-7", f"{tiny}=sum-7"):
+        swept = drpg(
+            "sweep", str(table / "tiny-drpg.toml"), "--lm", LM, "--exclude-db", given,
+            "--limit", "12", "--json", "--prefix", "all" if given == "sum-7" else "one",
+        )  # fmt: skip
+        assert {row["n"] for row in json.loads(swept.stdout)} == {11}
+
+    said = drpg("sweep", str(table), "--lm", LM, "--split", "spider=dev", exit_code=2).stderr
+    assert "'spider'" in said
+    assert tiny in said
+    twice = ("--split", "a", "--split", "b")
+    assert "several parts" in drpg("sweep", str(table), "--lm", LM, *twice, exit_code=2).stderr
+
+
+def test_a_dry_run_names_the_data_that_is_missing_and_fails(drpg: Drpg, table: Path) -> None:
+    (table / "sql.toml").write_text('benchmark = "spider"\nsplit = "test"\nlimit = 1\n')
+    empty = table.with_name("nothing")
+    empty.mkdir()
+    command = ("sweep", str(table), "--lm", LM, "--data", str(empty), "--dry-run")
+
+    refused = drpg(*command, exit_code=1)
+
+    said = " ".join(refused.stderr.split())
+    assert "1 of 3 cells lack data" in said
+    assert "sql-tiny_bench-calculator: Spider (test split)" in said
+    assert "tiny-drpg-tiny_bench-calculator: run --config" in refused.stdout
+    rows = json.loads(drpg(*command, "--json", exit_code=1).stdout)
+    assert [bool(row["missing"]) for row in rows] == [True, False, False]
+    assert not Path(".drpg").exists()
+
+
+def test_a_dry_run_names_databases_that_the_judge_cannot_read(
+    drpg: Drpg, table: Path, workdir: Path
+) -> None:
+    tiny = workdir / "tiny_bench.py"
+    tiny.write_text(
+        tiny.read_text()
+        + """
+_plain = evaluator
+def strict(data=None, compare="exact"):
+    judge = _plain(data, compare)
+    judge.missing = lambda examples: sorted({e.id for e in examples} & {"sum-7"})
+    return judge
+import dataclasses
+BENCHMARK = dataclasses.replace(BENCHMARK, evaluator=strict)
+"""
+    )
+    command = ("sweep", str(table), "--lm", LM, "--limit", "12", "--dry-run")
+
+    said = " ".join(drpg(*command, exit_code=1).stderr.split())
+
+    assert "2 of 2 cells lack data" in said
+    assert "nothing can be judged on sum-7" in said
+    drpg(*command, "--exclude-db", "sum-7")
 
 
 def test_files_of_one_name_are_told_apart_by_their_folder(drpg: Drpg, table: Path) -> None:

@@ -91,8 +91,76 @@ def test_texts_with_more_in_them_are_read_by_the_rules(
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        # What is announced as the answer beats the numbers of a list and what was considered.
+        "1. Fever suggests an infection\n2. The cough is new\nAnswer: 7",
+        "1. Bronchitis: no wheeze\n2. Croup: too old\n\n**Final answer:** 7. Pneumonia",
+        "1. Bronchitis\n2. Pneumonia\nFinal diagnosis: pneumonia",
+        "Answer: 2. On reflection the fever is too high.\nFinal answer: 7",
+        "2. Bronchitis was considered first.\nThe most likely diagnosis is therefore 7.",
+        "Diagnosis: bronchitis?\n## Final Answer\n\n7",
+        "I considered 2. Bronchitis, but\nANSWER - pneumonia",
+        "Answer: 7\n1. fever\n2. cough",
+        "Answer: Pneumonia\nDifferential diagnosis: bronchitis, croup",
+        "Differential diagnosis: bronchitis, croup\nDiagnosis: pneumonia",
+        "The diagnosis is based on 3 findings:\n7",
+        "Diagnosis: see below\n7. Pneumonia",
+        "Diagnostic : pneumonie",
+        "The answer is \\boxed{7}",
+        # The numbers of a list name nothing; a number that is all of an item does.
+        "1. Fever\n2. Cough\nSo it is pneumonia",
+        "1. Fever\n2. Cough\n3. So it must be 7",
+        "1. 7", "1. **7**", "1) 7.", " 1. 7\n", "1. 7\nIt is a lung infection.",
+        # As a number it may have a point.
+        "7.0", "7.0.", "Answer: 7.0", "7.0 Pneumonia", "7.00",
+        # What is ruled out is no answer.
+        "It is not bronchitis but pneumonia", "Not bronchitis. Pneumonia.", "Not 2, 7",
+        "Rule out bronchitis; it is pneumonia", "It is not 2. It is 7.",
+        "Pneumonia, not bronchitis", "Pneumonia rather than bronchitis",
+        "No sign of bronchitis or croup: pneumonia", "Bronchitis is unlikely, pneumonia fits.",
+        "Bronchitis (2) was ruled out, so pneumonia", "Neither bronchitis nor croup: pneumonia",
+        "Bronchitis and croup are less likely than pneumonia", "Bronchitis isn\u2019t likely; 7",
+        "This isn't bronchitis, it is pneumonia", "Bronchitis doesn't fit. Pneumonia does.",
+        "Bronchitis: unlikely\nPneumonia: likely", "Pas de bronchite, mais une pneumonie",
+        "The patient does not have bronchitis; pneumonia",
+        # Not every "no" and "not" rules out.
+        "No doubt: pneumonia", "no. 7", "No 7", "N\u00b0 7", "No, it is pneumonia",
+        "I am not sure, but pneumonia", "One cannot rule out pneumonia",
+        "Pneumonia is not excluded", "Pneumonia, which is not unlikely",
+    ],
+)  # fmt: skip
+def test_the_announced_answer_counts_and_what_is_ruled_out_does_not(
+    judge: DiagnosisAccuracy, answer: str
+) -> None:
+    assert judge.read(answer).number == PNEUMONIA
+
+
+@pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
+        ("Not pneumonia", "ruled out", "It says only what the diagnosis is not."),
+        ("No pneumonia.", "ruled out", "only what the diagnosis is not"),
+        ("It is not 7", "ruled out", "only what the diagnosis is not"),
+        ("It is not 7. Pneumonia", "ruled out", "only what the diagnosis is not"),
+        ("Diagnosis: no pneumonia", "ruled out", "only what the diagnosis is not"),
+        ("Pneumonia is unlikely", "ruled out", "only what the diagnosis is not"),
+        ("not pneumonia or bronchitis", "ruled out", "only what the diagnosis is not"),
+        ("It is not 7, it is 2", "different", "got: 2. Bronchitis."),
+        ("Rule out pneumonia; it is bronchitis", "different", "got: 2. Bronchitis."),
+        ("Not pneumonia; bronchitis and croup remain", "several", "give one"),
+        ("I considered 2. Bronchitis but 7. Pneumonia fits best", "several", "give one"),
+        ("7 Bronchitis", "contradiction", "do not agree: 7 is Pneumonia."),
+        ("Bronchitis (7)", "contradiction", "do not agree: 7 is Pneumonia."),
+        ("Answer: 7 bronchitis", "contradiction", "do not agree: 7 is Pneumonia."),
+        ("7. Pneumonia\nAnswer: 2", "different", "got: 2. Bronchitis."),
+        ("Answer: 2 or 7", "several", "give one"),
+        ("Pneumonia\nFinal answer: 11", "out of range", "are 1 to 10, not 11."),
+        ("1. 7\n2. 2", "several", "give one"),
+        ("1. Fever\n2. Cough", "unknown", "names none"),
+        ("Temperature 7.0", "unknown", "names none"),
+        ("7.05", "unknown", "names none"),
+        ("7.0 cm", "unknown", "names none"),
         ("", "no answer", "got: no answer."),
         (None, "no answer", "got: no answer."),
         ("  ", "no answer", "got: no answer."),
@@ -182,8 +250,12 @@ def test_options_must_be_there_and_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["\ud800", "\x00", "7 " * 300, "\n" * 20_000, "- " * 5000, "9" * 20_000, "pneumo" * 3000],
-)
+    [
+        "\ud800", "\x00", "7 " * 300, "\n" * 20_000, "- " * 5000, "9" * 20_000, "pneumo" * 3000,
+        "not " * 5000, "answer: " * 3000, "answer\n" * 3000, "1. 7\n" * 500, "not 7 or " * 500,
+        "pneumonia is " * 500, "7 is not " * 500, "( [ <" * 3000,
+    ],
+)  # fmt: skip
 def test_no_text_breaks_the_judge(judge: DiagnosisAccuracy, text: str) -> None:
     assert pneumonia(judge, text).score in (0.0, 1.0)
 
@@ -191,4 +263,4 @@ def test_no_text_breaks_the_judge(judge: DiagnosisAccuracy, text: str) -> None:
 def test_a_judge_survives_pickling(judge: DiagnosisAccuracy) -> None:
     again = pickle.loads(pickle.dumps(judge))
     assert pneumonia(again, "pneumonie").score == 1.0
-    assert (again.compare, again.compare_version) == ("repaired", "1")
+    assert (again.compare, again.compare_version) == ("repaired", "2")

@@ -101,7 +101,21 @@ def test_figures_beside_the_verdict_are_official_whatever_the_scoring() -> None:
     assert (verdict.score, verdict.subscores) == (0.0, {"em": 1.0, "f1": 0.0})
     example = dspy.Example(answer="Paris", supporting_facts=[["A", 0], ["B", 1]])
     verdict = ExactMatch()(example, dspy.Prediction(answer="Paris", supporting_facts=[["A", 0]]))
-    assert verdict.subscores == {"em": 1.0, "f1": 1.0, "sp_em": 0.0, "sp_f1": pytest.approx(2 / 3)}
+    two_thirds = pytest.approx(2 / 3)
+    assert verdict.subscores == {
+        "em": 1.0, "f1": 1.0, "sp_em": 0.0, "sp_f1": two_thirds,
+        "joint_em": 0.0, "joint_f1": two_thirds,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ["Paris", None])
+def test_a_prediction_whose_facts_are_none_has_none_right(answer: str | None) -> None:
+    example = dspy.Example(answer="Paris", supporting_facts=[["A", 0]])
+    scores = ExactMatch()(example, dspy.Prediction(answer=answer, supporting_facts=None)).subscores
+    facts = {name: figure for name, figure in scores.items() if "_" in name}
+    assert facts == {"sp_em": 0.0, "sp_f1": 0.0, "joint_em": 0.0, "joint_f1": 0.0}
+    asked = ExactMatch()(example, dspy.Prediction(answer=answer)).subscores
+    assert set(asked) == {"em", "f1"}  # a program without facts is not scored on them
 
 
 # -- what counts as the answer ------------------------------------------------------------------

@@ -108,10 +108,10 @@ def test_ids_are_unique_although_question_ids_repeat(examples: list[dspy.Example
     assert [(e.line, e.lines) for e in examples] == [(1, 3), (3, 3)]
 
 
-def test_without_evidence_the_field_stays_and_is_empty(home: Path) -> None:
+def test_without_evidence_no_example_has_the_field(home: Path) -> None:
     examples = bird.load(home, exclude_db="zoo", evidence=False)
-    assert [e.evidence for e in examples] == ["", ""]
-    assert "evidence" in examples[0].inputs()
+    assert [set(e.inputs().keys()) for e in examples] == [{"db_schema", "question"}] * 2
+    assert not any("evidence" in e for e in examples)
     with pytest.raises(ValueError, match="evidence must be True or False, got 'false'"):
         bird.load(home, evidence="false")  # type: ignore[arg-type]
 
@@ -309,6 +309,25 @@ def test_the_program_asks_in_the_papers_order_and_works_outside_the_library(
         ("db_schema", None), ("examples", "shots"), ("policy", "policy"), ("evidence", None),
         ("question", None),
     ]  # fmt: skip
+
+
+def test_a_prompt_without_evidence_is_the_one_with_it_less_that_field(home: Path) -> None:
+    lm = ScriptedLM([fields(sql="SELECT 1")])
+    (with_it, *_), (without, *_) = (
+        bird.load(home, exclude_db="zoo", evidence=shown) for shown in (True, False)
+    )
+    with dspy.context(lm=lm):
+        for example in (with_it, without):
+            assert bird.program()(**example.inputs()).sql == "SELECT 1"
+    shown, hidden = lm.texts()
+    assert "evidence" not in hidden
+    described = "\n4. `evidence` (str): What words of the question mean; may be empty."
+    parts = (described, "[[ ## evidence ## ]]\n{evidence}\n\n",
+             "[[ ## evidence ## ]]\ngoods are rows\n\n")  # fmt: skip
+    for part in parts:
+        assert shown.count(part) == 1
+        shown = shown.replace(part, "")
+    assert hidden == shown.replace("\n5. `question`", "\n4. `question`")
 
 
 @pytest.mark.benchmark_data

@@ -215,6 +215,20 @@ def test_predictions_may_stand_in_lines_in_blocks_or_by_id(folder: Path, tmp_pat
     assert cosql.read_predictions(flat, []) == []
 
 
+def test_operators_of_predictions_are_joined_as_those_of_gold_queries_are(
+    folder: Path, tmp_path: Path
+) -> None:
+    published = [sql.replace("\n", " ") for _, turns in DIALOGUES for _, sql in turns]
+    assert any("> =" in sql for sql in published)
+    lines, by_id = tmp_path / "lines", tmp_path / "by_id"
+    lines.write_text("".join(f"{sql}\n" for sql in published))
+    rows = ({"id": f"dev-{n:04d}", "prediction": sql} for n, sql in enumerate(published, 1))
+    by_id.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for path in (lines, by_id):
+        report = score_predictions(cosql.BENCHMARK, folder, path)
+        assert (report.n, report.correct, report.not_judged) == (4, 3, 1)  # zoo has no database
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -284,6 +298,11 @@ def test_gold_queries_of_cosql_score_one_but_for_the_one_that_is_no_sql(
     real: Path, tmp_path: Path, compare: str, right: int
 ) -> None:
     path = tmp_path / "gold.txt"
-    path.write_text("".join(f"{e.query}\n" for e in cosql.load(real)))
-    report = score_predictions(cosql.BENCHMARK, real, path, compare=compare, exclude_db=["wta_1"])
-    assert (report.n, report.correct, report.not_judged) == (948, right, 1)
+    dialogues = json.loads((real / "cosql" / "cosql_dev.json").read_text())
+    published = [turn["query"] for dialogue in dialogues for turn in dialogue["interaction"]]
+    for queries in ([e.query for e in cosql.load(real)], published):
+        path.write_text("".join(f"{' '.join(query.split())}\n" for query in queries))
+        report = score_predictions(
+            cosql.BENCHMARK, real, path, compare=compare, exclude_db=["wta_1"]
+        )
+        assert (report.n, report.correct, report.not_judged) == (948, right, 1)

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import dspy
 import pytest
@@ -82,7 +83,7 @@ def part(prompt: list[Message], field: str) -> str:
 
 
 def meet(
-    program: ModuleType, method: str, root: Path, order: list[int]
+    program: ModuleType, method: str, root: Path, order: list[int], **options: Any
 ) -> tuple[list[dspy.Example], list[list[Message]], list[list[Message]], float]:
     """Run a stream; return the examples met, the prompts for answers and policies, the score."""
     lm = ScriptedLM(reply)
@@ -91,7 +92,7 @@ def meet(
     optimizer = METHODS[method]()
     if isinstance(optimizer, DRPG):
         optimizer.policy_lm = lm
-    loaded = program.load(root)
+    loaded = program.load(root, **options)
     examples = [loaded[i] for i in order]
     learner = OnlinePolicyOptimizer(
         student,
@@ -131,6 +132,21 @@ def test_every_program_runs_under_every_method(
         wanted = f"- {RULE}" if method == "drpg" and step else ""
         assert part(prompt, "policy") == wanted
     assert bool(writing) == (method == "drpg")
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_without_evidence_bird_has_no_field_for_it_under_any_method(
+    method: str, root: Path
+) -> None:
+    order = [3, 1, 5, 0, 4, 2]
+    _, answering, writing, score = meet(bird, method, root, order, evidence=False)
+    assert score == pytest.approx(len(RIGHT) / len(PAIRS))
+    texts = [message["content"] for prompt in [*answering, *writing] for message in prompt]
+    assert not any("evidence" in text for text in texts)
+    last = answering[-1]
+    assert part(last, "policy") == (f"- {RULE}" if method == "drpg" else "")
+    shots = 0 if method == "zero_shot" else 4
+    assert part(last, "examples").count("sql: ") == min(shots, sum(n in RIGHT for n in order[:-1]))
 
 
 @pytest.mark.parametrize("method", ["self_stream_icl", "drpg"])

@@ -52,7 +52,7 @@ def test_the_page_holds_every_table_and_figure(
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
         "accuracy", "wins", "deltas", "tests", "mcnemar", "cost", "tokens", "curves", "runs",
-        "standing", "policies", "changes",
+        "settings", "standing", "policies", "changes",
     ]  # fmt: skip
     targets = [attrs["href"] for tag, attrs in page.tags if tag == "a"]
     assert targets == [f"#{section}" for section in sections]
@@ -94,7 +94,7 @@ def test_differences_wins_and_tests_are_against_self_stream_icl(
     assert (sign["only the method right"], sign["only the baseline right"]) == ("2", "1")
     assert (sign["p better (one-sided)"], sign["p different (two-sided)"]) == ("0.5000", "1.0000")
     ranks = rows(files, "tests")[1]
-    assert (ranks["pairs"], ranks["differing"]) == ("4", "3")
+    assert (ranks["pairs"], ranks["differ"]) == ("4", "3")
     assert (ranks["p better (one-sided)"], ranks["p by"]) == ("0.5000", "exact")
 
 
@@ -138,7 +138,9 @@ def test_the_same_runs_give_the_same_files(three: list[RunFolder], out: Path) ->
 def test_a_single_run_has_a_report_without_comparisons(make_run: MakeRun, out: Path) -> None:
     files = write_report([make_run("only", [1, 0])], out)
 
-    assert {path.stem for path in files.tables} == {"accuracy", "cost", "runs", "standing"}
+    assert {path.stem for path in files.tables} == {
+        "accuracy", "cost", "runs", "settings", "standing",
+    }  # fmt: skip
     assert rows(files, "runs")[0]["score %"] == "50.0"
     assert "<strong>50.0" not in files.page.read_text()
 
@@ -255,8 +257,23 @@ def test_other_scoring_or_order_is_refused(
 ) -> None:
     runs = [make_run("a", [1, 0]), make_run("b", [1, 0], optimizer="zero_shot", **change)]
 
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)) as refusal:
         write_report(runs, out)
+
+    # The first questions of two orders may be the same; two scorings are never.
+    assert ("--common" in str(refusal.value)) == (said.startswith("data"))
+
+
+def test_other_versions_of_a_scoring_are_refused_where_both_are_known(
+    make_run: MakeRun, out: Path
+) -> None:
+    old = make_run("old", [1, 0])
+    second = make_run("second", [1, 0], optimizer="zero_shot", versions={"scoring": "2"})
+    third = make_run("third", [1, 0], optimizer="self_refine", versions={"scoring": "3"})
+
+    write_report([old, second], out)
+    with pytest.raises(ValueError, match="scoring version 3"):
+        write_report([old, second, third], out)
 
 
 def test_other_benchmarks_may_have_other_streams(make_run: MakeRun, out: Path) -> None:
@@ -324,7 +341,7 @@ def test_an_unfinished_run_is_marked_and_takes_no_part(make_run: MakeRun, out: P
     )
     column = "bench (n = 3): score %"
     assert [row[column] for row in rows(files, "accuracy")] == ["33.3", "100.0 (n = 2)†"]
-    assert [row["all"] for row in rows(files, "wins")] == [""]
+    assert not (out / "tables" / "wins.csv").exists()
     assert not (out / "tables" / "tests.csv").exists()
 
 
@@ -358,6 +375,121 @@ def test_variants_of_a_method_are_named_by_the_settings_that_vary(
         "cross": "drpg (policy_lm=large)",
         "elsewhere": "drpg",
     }
+
+
+def test_the_default_k_of_each_benchmark_bears_the_plain_name(make_run: MakeRun, out: Path) -> None:
+    runs = [
+        make_run("sql", [1, 0], options={"k": 16}, benchmark="sql"),
+        make_run("qa", [1, 0], options={"k": 4}, benchmark="qa"),
+        make_run("qa-more", [1, 1], options={"k": 16}, benchmark="qa"),
+        make_run("sql-zero", [0, 0], optimizer="zero_shot", benchmark="sql"),
+        make_run("qa-zero", [0, 0], optimizer="zero_shot", benchmark="qa"),
+    ]
+
+    files = write_report(runs, out, ReportOptions(ks={"sql": 16, "qa": 4}))
+
+    assert {row["run"]: row["method"] for row in rows(files, "runs")} == {
+        "sql-zero": "zero_shot",
+        "qa-zero": "zero_shot",
+        "sql": "drpg",
+        "qa": "drpg",
+        "qa-more": "drpg (k=16)",
+    }
+    wins = {(row["method"], row["against"]): row["all"] for row in rows(files, "wins")}
+    assert wins["drpg", "zero_shot"] == "2–0–0"
+    assert wins["drpg (k=16)", "zero_shot"] == "1–0–0"
+
+
+def test_where_the_default_k_is_not_known_it_is_that_of_most_runs(
+    make_run: MakeRun, out: Path
+) -> None:
+    runs = [
+        make_run("usual", [1, 0], options={"k": 4}),
+        make_run("icl", [1, 0], options={"k": 4}, optimizer="self_stream_icl"),
+        make_run("more", [1, 1], options={"k": 8}),
+    ]
+
+    files = write_report(runs, out)
+
+    assert {row["run"]: row["method"] for row in rows(files, "runs")} == {
+        "icl": "self_stream_icl", "usual": "drpg", "more": "drpg (k=8)",
+    }  # fmt: skip
+
+
+def test_a_default_that_was_given_aloud_is_the_default(make_run: MakeRun, out: Path) -> None:
+    runs = [
+        make_run("both", [1, 0], options={"k": 4, "contrast": "both"}),
+        make_run("wrong", [1, 0], options={"k": 4, "contrast": "wrong"}),
+    ]
+
+    files = write_report(runs, out)
+
+    methods = {row["run"]: row["method"] for row in rows(files, "runs")}
+    assert methods == {"both": "drpg", "wrong": "drpg (contrast=wrong)"}
+
+
+def test_pairs_of_methods_that_never_met_are_left_out(make_run: MakeRun, out: Path) -> None:
+    runs = [
+        make_run("a", [1, 0], optimizer="zero_shot"),
+        make_run("b", [1, 1]),
+        make_run("c", [1, 1], optimizer="self_refine", benchmark="other"),
+    ]
+
+    files = write_report(runs, out)
+
+    assert [(row["method"], row["against"]) for row in rows(files, "wins")] == [
+        ("drpg", "zero_shot")
+    ]
+
+
+def test_how_a_run_was_made_stands_in_page_and_tables(make_run: MakeRun, out: Path) -> None:
+    run = make_run(
+        "first", [1, 0], compare="faithful", embedder="minilm", limit=2, delay=3, seed=7,
+        exclude_db=("wta_1",), options={"k": 5, "contrast": "wrong"}, policy_lm="lab/large",
+        versions={"scoring": "2", "drpg-dspy": "0.1.0"},
+        extra={"split": "dev", "load": {"evidence": False}, "temperature": 0.0, "max_tokens": 64},
+    )  # fmt: skip
+
+    files = write_report([run], out)
+
+    (row,) = rows(files, "settings")
+    assert row == {
+        "benchmark": "bench", "model": "small", "method": "drpg", "run": "first",
+        "scoring": "faithful (version 2)", "embedder": "minilm",
+        "arguments": "k=5, contrast=wrong, policy_lm=large",
+        "data": "split dev, without wta_1, evidence=false", "seed": "7", "limit": "2",
+        "delay": "3", "temperature": "0.0", "max tokens": "64", "drpg-dspy": "0.1.0",
+    }  # fmt: skip
+    page = files.page.read_text(encoding="utf-8")
+    assert "Scoring: bench faithful (version 2)." in page
+    assert "How the runs were made" in (out / "tables" / "settings.md").read_text(encoding="utf-8")
+
+
+def test_a_benchmark_with_one_scoring_is_shown_with_its_judge(make_run: MakeRun, out: Path) -> None:
+    run = make_run("first", [1, 0], settings={"judge": "lab.judges.Exact 3"})
+
+    (row,) = rows(write_report([run], out), "settings")
+
+    assert (row["scoring"], row["limit"], row["delay"]) == ("Exact 3", "all", "0")
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [((3, 3), "Policies at step 3<"), ((3, 2), "Policies at steps 2 to 3<")],
+)
+def test_the_heading_names_the_step_whose_policies_are_shown(
+    make_run: MakeRun, out: Path, steps: tuple[int, int], said: str
+) -> None:
+    runs = [
+        make_run(name, [1] * n, rules=["one"], benchmark=name)
+        for name, n in zip(("a", "b"), steps, strict=True)
+    ]
+
+    page = write_report(runs, out).page.read_text(encoding="utf-8")
+
+    assert page.count(said) == 2
+    assert "step 100" not in page
+    assert "a, small: drpg, step 3" in page
 
 
 def test_runs_with_the_same_settings_are_told_apart_by_name(make_run: MakeRun, out: Path) -> None:

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,47 +10,17 @@ import pytest
 
 mlflow = pytest.importorskip("mlflow")
 
+from drpg_dspy.testing.mlflow_server import mlflow_server  # noqa: E402
 from drpg_dspy.testing.tracker_contract import AWKWARD_TEXTS  # noqa: E402
 from drpg_dspy.tracking import BackgroundWriter, MLflowTracker, RunInfo  # noqa: E402
-
-_PATIENCE = 90
 
 
 @pytest.fixture(scope="module")
 def server(mlflow_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(mlflow_template, folder / "mlflow.db")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
-        *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}", "--workers", "1"),
-        *("--artifacts-destination", str(folder / "artifacts")),
-    ]
-    env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen(
-        command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True
-    )
-    try:
-        _wait_until_up(f"http://127.0.0.1:{port}/health", process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        log.close()
-
-
-def _wait_until_up(address: str, process: subprocess.Popen) -> None:
-    end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            with urllib.request.urlopen(address, timeout=5):
-                return
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            time.sleep(0.2)
-    pytest.skip(f"mlflow server was not up within {_PATIENCE} s")
+    with mlflow_server(folder) as address:
+        yield address
 
 
 def test_a_run_told_in_two_parts_over_http_is_whole(memory, play, server: str, capsys) -> None:

@@ -130,7 +130,9 @@ class Site:
         """Keep what is shown, without the menu on the left."""
         if self.folder is not None:
             clip = {"x": left, "y": 0, "width": 1280 - left, "height": height}
-            self.page.screenshot(path=self.folder / f"{name}.png", clip=clip, animations="disabled")
+            self.page.screenshot(
+                path=self.folder / f"mlflow-{name}.png", clip=clip, animations="disabled"
+            )
 
 
 @pytest.fixture(scope="module")

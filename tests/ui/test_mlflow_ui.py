@@ -1,6 +1,6 @@
 """What people see and do in MLflow's own pages, in a real Chromium.
 
-``DRPG_SCREENSHOTS=folder`` keeps pictures of what the tests see.
+``DRPG_SCREENSHOTS=folder`` keeps pictures of what the tests see, as those in ``docs/images``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def test_from_the_experiment_to_the_run_and_its_curves(site: Any) -> None:
     charts = page.locator("main").get_by_role("heading", level=4)
     charts.filter(has_text="prequential_score").wait_for()
     page.get_by_text(f"{shop.NAME} (scores/rolling_score)").wait_for()
+    page.locator(".scatterlayer .js-line").nth(2).wait_for(state="attached")  # three are drawn
     site.picture("curves", height=620)
 
     assert len(links) == len(set(links)) > 3
@@ -64,11 +65,13 @@ def test_two_versions_are_compared(site: Any) -> None:
     page = site.open(f"{PROMPT_PAGE}?promptVersion=2")
     page.get_by_role("heading", name="Viewing version 2", exact=True).wait_for()
     page.get_by_text("Compare", exact=True).click()
-    page.get_by_role("heading", name="Comparing version 2 with version 1").wait_for()
+    rows = page.get_by_role("row")
+    for version, side in (("Version 1", "baseline"), ("Version 2", "compared")):
+        row = rows.filter(has=page.get_by_text(version, exact=True))
+        row.get_by_role("radio", name=f"Select as {side} version").click()
     page.get_by_text("Text", exact=True).click()
-    page.get_by_role("button", name="Switch sides").click()
     page.get_by_role("heading", name="Comparing version 1 with version 2").wait_for()
-    added = page.get_by_text(shop.LESSONS["orders"][0]).last
+    added = page.get_by_text("Months up to 202401").last
     added.wait_for()
     site.picture("compare", height=760)
 
@@ -80,7 +83,7 @@ def test_from_a_trace_to_its_policy_version_and_back(site: Any) -> None:
     page = site.open("experiments/1/traces?startTime=ALL")
     page.get_by_text("SELECT first_name").first.click()
     page.get_by_text(re.compile(r"^\d tags$")).hover()
-    page.get_by_text("policy.self.version").wait_for()
+    page.get_by_text("policy.self.version", exact=True).wait_for()
     page.get_by_role("button", name="1 linked prompt").click()
     link = page.get_by_role("link", name=shop.PROMPT)
     place = link.get_attribute("href")
@@ -104,7 +107,7 @@ def test_the_inspector_opens_in_the_artifacts_and_steps(site: Any, server: Any) 
     inspector.get_by_title("Next step").click()
     again = inspector.locator("main").inner_text()
     inspector.locator("body").press("w")
-    inspector.get_by_text("✗ Wrong").wait_for()
+    inspector.get_by_text("✗ Wrong", exact=True).wait_for()
     site.picture("inspector")
 
     assert shop.question(44) in shown
@@ -137,6 +140,7 @@ def test_a_rule_written_in_the_page_is_in_the_next_answer_of_a_running_program(
         form.get_by_role("combobox").fill("champion")
         form.get_by_role("combobox").press("Enter")
         form.get_by_role("button", name="Save aliases").click()
+        form.wait_for(state="hidden")
         page.get_by_text("@ champion").first.wait_for()
         site.picture("champion")
         until(lambda: len(governance.log()) == 2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -115,7 +116,11 @@ def test_a_library_that_is_absent_makes_its_rows_not_judged(
         verdict = judge(new_row(), RIGHT)
     assert math.isnan(verdict.score)
     assert "Numpy rows need the package 'numpy'" in verdict.feedback
-    assert "DRPG_DS1000_PYTHON" in verdict.feedback
+    pinned = re.search(r"pip install -r (\S+)\)", verdict.feedback)
+    assert pinned is not None
+    assert "pandas==1.5" in Path(pinned[1]).read_text()
+    assert "make ds1000" in verdict.feedback
+    assert "DRPG_DS1000_PYTHON=" in verdict.feedback
 
 
 def test_an_interpreter_that_does_not_start_is_named(

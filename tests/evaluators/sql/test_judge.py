@@ -18,9 +18,16 @@ import pytest
 from drpg_dspy.exceptions import EvaluationFailed
 from drpg_dspy.testing.scripted import ScriptedLM, fields
 from evaluators.sql import SCORINGS, ExecutionAccuracy
+from evaluators.sql.runner import Limits
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT count(*) FROM r"
 GOLD = "SELECT id FROM t"
+
+
+@pytest.fixture(autouse=True)
+def _by_cpu_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clock too ends a query that gets too little CPU: on a busy machine any of these might.
+    monkeypatch.setattr(Limits, "wall_seconds", 600.0)
 
 
 def case(gold: str = GOLD, db: str = "shop") -> dspy.Example:
@@ -283,6 +290,19 @@ def test_eight_endless_queries_at_once_all_end_and_use_no_cpu_afterwards(shop: P
     assert all(process.poll() is not None for process in workers)
 
 
+def test_a_query_that_gets_too_little_cpu_is_not_judged(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExecutionAccuracy(shop, timeout=3600) as judge:
+        assert judge(case(), dspy.Prediction(sql=GOLD)).score == 1.0  # the gold result is kept
+        monkeypatch.setattr(Limits, "wall_seconds", 0.05)
+        verdict = judge(case(), dspy.Prediction(sql=ENDLESS))
+        assert (math.isnan(verdict.score), verdict.kind) == (True, "not judged")
+        assert "too busy to run the query: no answer within 0.05 s" in verdict.feedback
+        monkeypatch.setattr(Limits, "wall_seconds", 600.0)
+        assert judge(case(), dspy.Prediction(sql=GOLD)).score == 1.0
+
+
 def test_a_worker_that_died_is_replaced(shop: Path) -> None:
     with ExecutionAccuracy(shop, workers=1) as judge:
         assert judge(case(), dspy.Prediction(sql=GOLD)).score == 1.0
@@ -424,7 +444,7 @@ def _state(folder: Path) -> dict[str, tuple[str, int]]:
 
 def _waits(pid: int) -> bool:
     """True once the process sleeps; False if it is still running after a good while."""
-    for _ in range(200):
+    for _ in range(3000):
         if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S":
             return True
         time.sleep(0.02)

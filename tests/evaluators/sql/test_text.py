@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.sql import NotOneStatement, extract_sql
+from evaluators.sql import NotOneStatement, extract_sql, rejoined
 from evaluators.sql.text import streambench_sql, tokens
 
 FENCE = "```"
@@ -116,3 +119,44 @@ def test_any_text_gives_a_part_of_itself_or_is_refused(text: str) -> None:
 )
 def test_the_faithful_reading_puts_select_before_anything_else(text: str, statement: str) -> None:
     assert streambench_sql(text) == statement
+
+
+@pytest.mark.parametrize(
+    ("sql", "joined"),
+    [
+        ("select a from t where b ! = 1 and c > =  2 or d <  = 3",
+         "select a from t where b != 1 and c >=  2 or d <= 3"),
+        ("WITH t AS (SELECT 1 a) SELECT a FROM t WHERE a >\n= 1",
+         "WITH t AS (SELECT 1 a) SELECT a FROM t WHERE a >= 1"),
+        ("-- all\nSELECT 1 WHERE 1 ! = 2", "-- all\nSELECT 1 WHERE 1 != 2"),
+    ],
+)  # fmt: skip
+def test_operators_that_came_apart_are_joined(sql: str, joined: str) -> None:
+    assert rejoined(sql) == joined
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a, '> =' FROM t WHERE b = \"! =\" AND [< =] = `> =` -- > =\n",
+        "SELECT a FROM t /* ! = */ WHERE b < > 3 AND c | | d AND e = = f",
+        "SELECT 'it''s > = ' || x FROM t",
+        "SELECT 'open > = ",
+        "Here's one: SELECT a FROM t WHERE b = '> ='",
+        "a > = b",
+        "",
+    ],
+)
+def test_nothing_else_is_changed(sql: str) -> None:
+    assert rejoined(sql) == sql
+
+
+@given(st.text("SELECT ab'\"[]`!<>=|-/*\n 1,;()"))
+def test_a_query_that_sqlite_compiles_is_never_changed(text: str) -> None:
+    sql = f"SELECT {text}"
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute(f"EXPLAIN {sql}")
+        except (sqlite3.Error, sqlite3.Warning, ValueError):
+            return
+    assert rejoined(sql) == sql
