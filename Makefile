@@ -16,7 +16,7 @@ demo: $(READY)  ## the embedded stream with the real small model: about ten minu
 	$(PY) -m drpg_dspy demo
 
 test: $(READY)  ## the whole default test run
-	$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile
+	$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --durations=20
 
 check: $(READY)  ## lint, format, types
 	$(PY) -m ruff check .

@@ -111,10 +111,10 @@ def test_a_full_disk_is_called_one() -> None:
 def test_an_error_while_arguments_are_looked_up_is_one_message_too(
     drpg: Drpg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(name: str) -> RunFolder:
+    def refuse() -> list[RunFolder]:
         raise PermissionError(errno.EACCES, "Permission denied", "/elsewhere/config.json")
 
-    monkeypatch.setattr(RunFolder, "open", refuse)
+    monkeypatch.setattr("drpg_dspy.streaming.list_runs", refuse)
 
     said = drpg("show", "first", exit_code=1).stderr
 
