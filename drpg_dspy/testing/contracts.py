@@ -243,6 +243,8 @@ def check_laws(make: Callable[[], OnlineOptimizer]) -> list[str]:
     """
 
     class Contract(OptimizerContract):
+        """The laws, about this method."""
+
         def make(self) -> OnlineOptimizer:
             return make()
 

@@ -68,3 +68,23 @@ def as_json(drpg: Drpg) -> Callable[..., Any]:
         return json.loads(drpg(*arguments, "--json").stdout)
 
     return call
+
+
+@pytest.fixture
+def change_judge(workdir: Path) -> Callable[[str], None]:
+    """Let a statement about ``judge`` run whenever the tiny benchmark makes its judge."""
+
+    def change(statement: str) -> None:
+        with (workdir / "tiny_bench.py").open("a", encoding="utf-8") as file:
+            file.write(
+                f"""
+import dataclasses
+def changed(data=None, compare="exact", make=evaluator):
+    judge = make(data, compare)
+    {statement}
+    return judge
+BENCHMARK = dataclasses.replace(BENCHMARK, evaluator=changed)
+"""
+            )
+
+    return change

@@ -73,21 +73,9 @@ def test_runs_under_another_scoring_are_refused(drpg: Drpg, run: Drpg) -> None:
 
 
 def test_a_run_writes_down_by_which_version_it_was_scored_and_the_report_says_so(
-    drpg: Drpg, run: Drpg, workdir: Path
+    drpg: Drpg, run: Drpg, change_judge: Callable[[str], None]
 ) -> None:
-    tiny = workdir / "tiny_bench.py"
-    tiny.write_text(
-        tiny.read_text()
-        + """
-_plain = evaluator
-def versioned(data=None, compare="exact"):
-    judge = _plain(data, compare)
-    judge.compare_version = "7"
-    return judge
-import dataclasses
-BENCHMARK = dataclasses.replace(BENCHMARK, evaluator=versioned)
-"""
-    )
+    change_judge('judge.compare_version = "7"')
     run("--limit", "2", "--set", "k=6")
 
     drpg("report", "first", "--out", "out")

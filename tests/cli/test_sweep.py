@@ -158,21 +158,9 @@ def test_a_dry_run_names_the_data_that_is_missing_and_fails(drpg: Drpg, table: P
 
 
 def test_a_dry_run_names_databases_that_the_judge_cannot_read(
-    drpg: Drpg, table: Path, workdir: Path
+    drpg: Drpg, table: Path, change_judge: Callable[[str], None]
 ) -> None:
-    tiny = workdir / "tiny_bench.py"
-    tiny.write_text(
-        tiny.read_text()
-        + """
-_plain = evaluator
-def strict(data=None, compare="exact"):
-    judge = _plain(data, compare)
-    judge.missing = lambda examples: sorted({e.id for e in examples} & {"sum-7"})
-    return judge
-import dataclasses
-BENCHMARK = dataclasses.replace(BENCHMARK, evaluator=strict)
-"""
-    )
+    change_judge('judge.missing = lambda examples: sorted({e.id for e in examples} & {"sum-7"})')
     command = ("sweep", str(table), "--lm", LM, "--limit", "12", "--dry-run")
 
     said = " ".join(drpg(*command, exit_code=1).stderr.split())
