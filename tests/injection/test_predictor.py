@@ -278,7 +278,7 @@ def test_positional_arguments_are_refused_as_in_plain_dspy(attached, lm) -> None
 
 
 def test_a_predictor_that_fails_raises_its_own_error_and_is_recorded(attached) -> None:
-    with record_trace() as calls, use_policy({"self": "- rule"}):
+    with dspy.context(lm=None), record_trace() as calls, use_policy({"self": "- rule"}):
         with pytest.raises(ValueError, match="No LM is loaded"):
             attached(question="q", context="c")
     assert calls[0].outputs is None

@@ -78,7 +78,11 @@ def test_the_hub_is_asked_once_what_it_has(model: str, said: str) -> None:
 
 @pytest.mark.usefixtures("silent")
 def test_a_hub_that_says_nothing_is_not_waited_for() -> None:
-    assert hub_refusal("some/model", seconds=0.3) == "the hub does not answer within 0.3 s"
+    # Which of the two limits ends it first is the machine's affair.
+    assert hub_refusal("some/model", seconds=0.3) in (
+        "the hub does not answer within 0.3 s",
+        "the hub cannot be reached (timed out)",
+    )
 
 
 def test_a_hub_out_of_reach_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
