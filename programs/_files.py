@@ -38,10 +38,12 @@ def folders(data: Data, name: str) -> Iterator[Path]:
     """Yield the folders in which a benchmark may lie, whether they exist or not.
 
     The folder given, or else ``$DRPG_DATA``, ``../shared/data`` and ``data``: each may be the
-    benchmark's own folder or hold it under its name.
+    benchmark's own folder or hold it under its name, or under the name that it has when it is
+    unpacked: ``spider_data``, ``cosql_dataset``.
     """
     for place in _places(data):
-        yield from (Path(place), Path(place, name))
+        yield Path(place)
+        yield from (Path(place, f"{name}{end}") for end in ("", "_data", "_dataset"))
 
 
 def find_folder(
@@ -59,10 +61,13 @@ def find_folder(
 
     Raises:
         BenchmarkDataMissing: It is nowhere; the message says where it was looked for.
+        ValueError: What was given is a file.
     """
     for folder in folders(data, name):
         if any((folder / file).is_file() for file in wanted):
             return folder
+    if data is not None and Path(data).is_file():
+        raise ValueError(f"{data} is a file: pass the folder of {title} in which it lies as data.")
     looked = ", ".join(str(place) for place in _places(data))
     raise BenchmarkDataMissing(
         f"{title}{what} is not on this machine: no {' or '.join(wanted)} in {looked}, nor in a "

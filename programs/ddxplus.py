@@ -215,7 +215,11 @@ def _opened(path: Path) -> Iterator[io.TextIOBase]:
         with path.open("rb") as raw, text_lines(path, raw, newline="") as file:
             yield file
         return
-    with zipfile.ZipFile(path) as archive:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as a zip archive: {error}.") from error
+    with archive:
         (name, *more) = [n for n in archive.namelist() if not n.startswith("__")] or [""]
         if not name or more:
             raise ValueError(f"{path} must hold one file, holds {len(archive.namelist())}.")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ from drpg_dspy.cli.config import read_config
 from drpg_dspy.cli.embedders import expected_embedder, other_embedder
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.overrides import check_overrides, overrides_for
+from drpg_dspy.cli.ray_cluster import on_ray
 from drpg_dspy.cli.run import run as run_command
 from drpg_dspy.cli.settings import DEFAULTS, config_from
 from drpg_dspy.cli.sweep_data import missing_data
 from drpg_dspy.cli.taken import Claim, check_names
-from drpg_dspy.exceptions import missing_extra
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.retrieval.embedder import BGE
 from drpg_dspy.streaming import RunConfig, RunFolder, list_runs
@@ -224,7 +223,7 @@ def _announce(
 def _carried_out(
     left: Sequence[tuple[Cell, list[str]]], jobs: int, ray: str | None
 ) -> Iterator[Outcome]:
-    do = _on_ray(ray) if ray else _here
+    do = on_ray(ray, _here) if ray else _here
     if ray:
         jobs = max(1, len(left))  # the cluster decides how many run at once
     done = 0
@@ -258,25 +257,6 @@ def _here(cell: Cell, command: Sequence[str]) -> int:
             stderr=log,
             check=False,
         ).returncode
-
-
-def _on_ray(address: str) -> Callable[[Cell, Sequence[str]], int]:
-    """Return what does one cell as a task of a Ray cluster, in this folder, on any node."""
-    try:
-        import ray
-    except ImportError as error:
-        raise missing_extra("--ray", "ray", "ray") from error
-    if not ray.is_initialized():
-        ray.init(address=None if address == "local" else address, log_to_driver=False)
-    folder, path = os.getcwd(), [entry for entry in sys.path if entry]
-
-    def task(cell: Cell, command: Sequence[str]) -> int:
-        os.chdir(folder)
-        sys.path[:0] = [entry for entry in path if entry not in sys.path]
-        return _here(cell, command)
-
-    remote = ray.remote(max_retries=0)(task)
-    return lambda cell, command: int(ray.get(remote.remote(cell, list(command))))
 
 
 def _state(cell: Cell, code: int) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,62 @@ def test_a_ray_cluster_runs_the_same_sweep(
         ray.shutdown()
 
     assert set(states(swept).values()) == {"finished"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra ray is absent")
+def test_an_address_where_no_cluster_answers_is_refused_at_once(drpg: Drpg, table: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens on it
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = drpg("sweep", str(table), "--lm", LM, "--ray", address, exit_code=2).stderr
+
+    assert f"nothing answers at {address}" in " ".join(said.split())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra ray is absent")
+def test_a_cluster_that_refuses_is_said_with_the_remedy(
+    drpg: Drpg, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    def refuse(**options: Any) -> None:
+        raise ConnectionError("no token")
+
+    monkeypatch.setattr(ray, "init", refuse)
+
+    said = drpg("sweep", str(table), "--lm", LM, "--ray", "local", exit_code=1).stderr
+
+    assert "no token" in said
+    assert "RAY_AUTH_MODE=token" in said
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra ray is absent")
+def test_a_cell_whose_worker_dies_fails_and_the_others_go_on(
+    drpg: Drpg, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+    from ray.exceptions import WorkerCrashedError
+
+    class Remote:
+        def __init__(self, task: Any) -> None:
+            self.task = task
+
+        def remote(self, cell: Any, command: list[str]) -> Any:
+            return lambda: self.task(cell, command) if "zero" in cell.name else self.die()
+
+        def die(self) -> int:
+            raise WorkerCrashedError
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "remote", lambda **options: Remote)
+    monkeypatch.setattr(ray, "get", lambda waiting: waiting())
+
+    swept = drpg("sweep", str(table), "--lm", LM, "--ray", "local", "--json", exit_code=1)
+
+    found = states(swept)
+    assert sorted(state.split(",")[0] for state in found.values()) == ["failed", "finished"]
+    (lost,) = [name for name, state in found.items() if state != "finished"]
+    assert "The cluster lost this cell" in Path(".drpg", "sweep", f"{lost}.log").read_text()
 
 
 def test_without_ray_the_extra_is_named(
