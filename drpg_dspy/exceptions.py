@@ -134,9 +134,17 @@ class BudgetSpent(BaseException):
     """
 
 
-def missing_extra(feature: str, extra: str, package: str) -> ImportError:
-    """Return the one phrasing used for every optional package that is not installed."""
-    return ImportError(
+def missing_extra(feature: str, extra: str, package: str, instead: str = "") -> ImportError:
+    """Return the one phrasing used for every optional package that is not installed.
+
+    Args:
+        feature: What needs it.
+        extra: The extra of this distribution that brings it.
+        package: Its name.
+        instead: What does without it, as a sentence.
+    """
+    said = (
         f"{feature} needs the package {package!r}, which is not installed. "
         f"Install it with: pip install 'drpg-dspy[{extra}]'"
     )
+    return ImportError(f"{said}. {instead}" if instead else said)

@@ -17,7 +17,7 @@ import click
 
 from drpg_dspy.analysis import summarise
 from drpg_dspy.cli import names
-from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, unknown_name, wrong
+from drpg_dspy.cli.app import EXIT_INTERRUPTED, Stopped, wrong
 from drpg_dspy.cli.config import read_config
 from drpg_dspy.cli.embedders import expected_embedder, other_embedder
 from drpg_dspy.cli.layout import emit_json
@@ -147,8 +147,7 @@ def settings_of(cell: Cell, options: Mapping[str, Any]) -> RunConfig:
         if "benchmark" not in given:
             raise click.BadParameter("It names no benchmark.")
         given |= _shared(given["benchmark"], options)
-        if given["optimizer"] not in (known := names.optimizer_classes()):
-            raise click.BadParameter(unknown_name("optimizer", given["optimizer"], known))
+        names.optimizer_class(given["optimizer"])
         return config_from(given)
     except click.BadParameter as error:
         raise wrong("FILES", f"{cell.config}: {error.message}") from error

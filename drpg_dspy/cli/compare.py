@@ -22,7 +22,8 @@ _DEFAULT = "zero_shot,self_stream_icl,drpg,miprov2,gepa"
     default=_DEFAULT,
     show_default=True,
     metavar="A,B,…",
-    help="Methods of drpg list, DSPy's own (gepa, miprov2, …), or one after the other: gepa+drpg.",
+    help="Methods of drpg list, MODULE:CLASS for your own, DSPy's (gepa, miprov2, …), or one "
+    "after the other: gepa+drpg.",
 )
 @click.option(
     "--train", required=True, type=click.IntRange(1), metavar="N", help="Questions to learn from."

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, redirect_stdout
+from collections.abc import Mapping
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
+from drpg_dspy.cli import names
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
+from drpg_dspy.cli.chatter import OPTIMIZERS, quiet
 from drpg_dspy.cli.layout import columns as aligned
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import make_lm, prepare
@@ -23,9 +24,6 @@ from drpg_dspy.streaming import Budget
 
 __all__ = ["compare_and_report"]
 
-_NOISY = ("alembic", "mlflow", "LiteLLM", "httpx", "sentence_transformers", "faiss", "optuna")
-_CHATTY = ("dspy", "gepa")  # they report each candidate
-
 
 def compare_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
     """Do what ``drpg compare`` does with its options by name."""
@@ -34,7 +32,8 @@ def compare_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
         raise wrong("--budget-calls", "Say what learning may spend: calls, tokens or dollars.")
     named = [name.strip() for name in options["optimizers"].split(",") if name.strip()]
     with wrong_if("--optimizers", ValueError, ImportError):
-        columns_from(named)
+        optimizers = [_optimizer(name) for name in named]
+        columns_from(optimizers)
     train, test = options["train"], options["test"]
     config = config_from(
         {
@@ -50,7 +49,7 @@ def compare_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
             "experiment": options["experiment"] or f"drpg-compare-{_slug(options['benchmark'])}",
         }
     )
-    with _quiet(), closing(prepare(config)) as stream:
+    with quiet(OPTIMIZERS), closing(prepare(config)) as stream:
         found = len(stream.examples)
         if found < train + test:
             raise wrong("--test", f"There are {found} questions, fewer than {train} + {test}.")
@@ -64,7 +63,7 @@ def compare_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
                 stream.examples[train:],
                 stream.metric,
                 budget=Budget(**budget),
-                optimizers=named,
+                optimizers=optimizers,
                 lm=stream.lm,
                 prompt_lm=prompt_lm,
                 seeds=options["seeds"],
@@ -79,6 +78,17 @@ def compare_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
                 say=lambda line: click.echo(line, err=True),
             )
     _report(comparison, as_json)
+
+
+def _optimizer(name: str) -> Any:
+    """Return what a user named: the name itself, or with one's own classes, these."""
+    if ":" not in name:
+        return name
+    parts = [
+        names.optimizer_class(part, "--optimizers") if ":" in part else part
+        for part in name.split("+")
+    ]
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _report(comparison: Comparison, as_json: bool) -> None:
@@ -107,16 +117,3 @@ def _folder(options: Mapping[str, Any]) -> Path:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    levels = dict.fromkeys((*_NOISY, *_CHATTY), logging.WARNING)
-    before = {name: logging.getLogger(name).level for name in levels}
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)

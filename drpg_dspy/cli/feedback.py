@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from drpg_dspy.cli.app import Group, help_if_alone
-from drpg_dspy.cli.names import RUN
 
 __all__ = ["feedback"]
 
@@ -38,7 +37,7 @@ def feedback(ctx: click.Context) -> None:
 
 
 @feedback.command()
-@click.argument("name", type=RUN)
+@click.argument("name")
 @click.argument("rollout")
 @click.option("--score", type=float, help="From 0 (wrong) to 1 (right); nan = not to be judged.")
 @click.option("--text", default="", help="What was wrong or right, in words.")
@@ -47,23 +46,26 @@ def feedback(ctx: click.Context) -> None:
 def give(
     name: str, rollout: str, score: float | None, text: str, author: str, retract: bool
 ) -> None:
-    """Give feedback on one answer of run NAME, now or next week; the last word stands.
+    """Give feedback on one answer, now or next week; the last word stands.
 
-    ROLLOUT is a rollout's id or the number of its step; drpg show lists both. The run learns
-    from it as from its own judge's verdict, and may be going on meanwhile in another process.
+    NAME is a run, or MODULE:ATTRIBUTE for a learner of your own, found from the working
+    directory: an OnlinePolicyOptimizer, or a function that returns one. ROLLOUT is a rollout's
+    id or the number of its step; drpg show lists both. The learner takes it as from its own
+    judge, and may be answering meanwhile in another process.
 
     \b
     Example:
       drpg feedback first 41 --score 0 --text "joined orders twice"
       drpg feedback first 41 --retract
+      drpg feedback shop_app:online 8f2c… --score 1
 
     Next: drpg show NAME --step N, and drpg policy log NAME for what was learned from it.
     """
-    from drpg_dspy.cli import runs
+    from drpg_dspy.cli import giving
 
     if retract == (score is not None):
         raise click.UsageError("Give either --score or --retract, and not both.")
-    step, what = runs.give_feedback(name, rollout, score, text, author)
+    step, what = giving.give_feedback(name, rollout, score, text, author)
     click.echo(f"{name}, step {step}: {what}")
 
 

@@ -29,9 +29,9 @@ def check_guard(optimizer: str, option: str = "--holdout") -> None:
     Raises:
         click.BadParameter: The method writes no policies.
     """
-    classes = names.optimizer_classes()
-    if not classes[optimizer].writes_policies:
-        those = ", ".join(name for name, cls in classes.items() if cls.writes_policies)
+    if not names.optimizer_class(optimizer).writes_policies:
+        known = names.optimizer_classes().items()
+        those = ", ".join(name for name, cls in known if cls.writes_policies)
         raise wrong(
             option,
             f"{optimizer} writes no policy, so there is none to leave out: leave {option} out, "

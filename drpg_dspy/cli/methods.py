@@ -38,7 +38,7 @@ def read_settings(
     Raises:
         click.BadParameter: No ``=``, a key that the method does not take, or a key given twice.
     """
-    accepted = set(inspect.signature(names.optimizer_classes()[optimizer]).parameters)
+    accepted = set(inspect.signature(names.optimizer_class(optimizer)).parameters)
     options = read_pairs("--set", settings)
     if "policy_lm" in options:
         raise wrong("--set", "Give policy_lm as --policy-lm SPEC.")
@@ -128,11 +128,9 @@ def make_optimizer(
     Raises:
         click.BadParameter: Names the option whose value cannot be used.
     """
-    classes = names.optimizer_classes()
     name, arguments = config.optimizer, dict(config.options)
-    if name not in classes:
-        raise wrong("--optimizer", unknown_name("optimizer", name, classes))
-    accepted = set(inspect.signature(classes[name]).parameters)
+    method = names.optimizer_class(name)
+    accepted = set(inspect.signature(method).parameters)
     check_options(name, arguments, accepted)
     if config.policy_lm and "policy_lm" not in accepted:
         raise wrong("--policy-lm", f"{name} has no LM of its own: leave it out.")
@@ -147,7 +145,7 @@ def make_optimizer(
             arguments["lms"] = [agents(spec) for spec in _specs(arguments["lms"])]
         elif "lms" in accepted:
             raise wrong("--set", f"{name} needs its models: --set lms=SPEC,SPEC")
-        optimizer = _under_constraints(classes[name], arguments, config.extra)
+        optimizer = _under_constraints(method, arguments, config.extra)
     share = config.extra.get("holdout")
     if share is None:
         return optimizer
@@ -158,9 +156,7 @@ def make_optimizer(
 def odd_split(config: RunConfig) -> str:
     """Say how an odd k is shared between right and wrong cases; ``""`` where nothing is split."""
     k = config.options.get("k")
-    contrasts = (
-        "contrast" in inspect.signature(names.optimizer_classes()[config.optimizer]).parameters
-    )
+    contrasts = "contrast" in inspect.signature(names.optimizer_class(config.optimizer)).parameters
     if not contrasts or not isinstance(k, int) or k % 2 == 0:
         return ""
     if config.options.get("contrast", "both") != "both":

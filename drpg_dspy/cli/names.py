@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
@@ -40,6 +41,7 @@ __all__ = [
     "benchmark_names",
     "compare_of",
     "import_from_here",
+    "optimizer_class",
     "optimizer_classes",
     "writer_classes",
 ]
@@ -136,6 +138,38 @@ def optimizer_classes() -> dict[str, type[OnlineOptimizer]]:
     return naming.optimizer_classes()
 
 
+def optimizer_class(name: str, option: str = "--optimizer") -> type[OnlineOptimizer]:
+    """Return a method by its name, or one's own by ``MODULE:CLASS``.
+
+    Args:
+        name: What a user typed.
+        option: Where it was given.
+
+    Raises:
+        click.BadParameter: Nothing has that name, or what has it is no method.
+    """
+    from drpg_dspy.optimizers import OnlineOptimizer
+
+    if ":" not in name:
+        if name not in (known := optimizer_classes()):
+            remedy = "One of your own is MODULE:CLASS."
+            raise wrong(option, unknown_name("optimizer", name, known, remedy))
+        return known[name]
+    found = import_from_here(name, option)
+    if not inspect.isclass(found) or not issubclass(found, OnlineOptimizer):
+        raise wrong(
+            option,
+            f"{name} is no method: expected a class derived from "
+            f"drpg_dspy.optimizers.OnlineOptimizer, found {found!r}.",
+        )
+    if inspect.isabstract(found):
+        lacks = ", ".join(sorted(found.__abstractmethods__))
+        raise wrong(option, f"{name} is not finished: it must define {lacks}.")
+    if not isinstance(getattr(found, "name", None), str):
+        raise wrong(option, f"{name} has no name for reports: give it one, as in name = 'mine'.")
+    return found
+
+
 def writer_classes() -> dict[str, type[Any]]:
     """Return the policy writers by the word before ``Writer``: ``case``, ``set``, …"""
     from drpg_dspy import optimizers
@@ -165,8 +199,10 @@ class _OptimizerName(Name):
     name = "optimizer"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        if value not in (known := optimizer_classes()):
-            self.fail(unknown_name("optimizer", value, known), param, ctx)
+        try:
+            optimizer_class(str(value))
+        except click.BadParameter as error:
+            self.fail(error.message, param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

@@ -13,8 +13,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import dspy
 
 from drpg_dspy.cli import names
 from drpg_dspy.cli.app import Stopped, unknown_name, wrong, wrong_if
+from drpg_dspy.cli.chatter import OPTIMIZERS, quiet
 from drpg_dspy.cli.learners import make_embedder, make_lm
 from drpg_dspy.cli.methods import make_optimizer, read_pairs, read_settings
 from drpg_dspy.constraints import Schedule
@@ -68,11 +69,8 @@ OWN_METHODS: Mapping[str, Callable[..., Any]] = {
 }
 """Methods of this command alone; the others are online optimizers."""
 
-_NOISY = {
-    **dict.fromkeys(("dspy", "LiteLLM", "httpx", "sentence_transformers"), logging.WARNING),
-    # Answers are cut on purpose, and MIPROv2 passes its proposer fields that it does not use.
-    **dict.fromkeys(("dspy.clients.lm", "dspy.predict.predict", "optuna"), logging.ERROR),
-}
+# Answers are cut on purpose, and MIPROv2 passes its proposer fields that it does not use.
+_EXPECTED = dict.fromkeys(("dspy.clients.lm", "dspy.predict.predict", "optuna"), logging.ERROR)
 _SELF_PLAY = {"tasks"}
 """Arguments of self-play, given with ``--set`` among those of the method."""
 
@@ -93,7 +91,7 @@ def run(options: Mapping[str, Any]) -> None:
     settings = _settings(options, schedule, prompts, judge.version)
     with wrong_if("--name", ValueError):
         folder = _folder(options["name"] or _default_name(options, schedule))
-    with _quiet():
+    with quiet({**OPTIMIZERS, **_EXPECTED}), redirect_stdout(io.StringIO()):  # MIPROv2 prints
         lm = make_lm(options["lm"], options)
         log = _open(folder, settings, overwrite=options["overwrite"])
         protocol = Protocol(schedule, prompts, judge, options["full_information"])
@@ -198,7 +196,7 @@ def _online(
     options: Mapping[str, Any], program: Callable[[], dspy.Module], given: Mapping[str, Any]
 ) -> Callable[[], Method]:
     name = options["optimizer"]
-    if name not in (classes := names.optimizer_classes()):
+    if ":" not in name and name not in (classes := names.optimizer_classes()):
         raise wrong("--optimizer", unknown_name("method", name, [*OWN_METHODS, *classes]))
     play = {key: value for key, value in given.items() if key in _SELF_PLAY}
     pairs = [pair for pair in options["settings"] if pair.partition("=")[0] not in _SELF_PLAY]
@@ -304,17 +302,3 @@ def read_defaults(folder: Path) -> dict[tuple[str, str], dict[str, float]]:
         }
         for row in rows
     }
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the optimizers' chatter off the terminal; warnings and errors still show."""
-    before = {name: logging.getLogger(name).level for name in _NOISY}
-    for name, level in _NOISY.items():
-        logging.getLogger(name).setLevel(level)
-    try:
-        with redirect_stdout(io.StringIO()):  # MIPROv2 prints; our own progress is on stderr
-            yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)

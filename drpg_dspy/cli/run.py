@@ -44,7 +44,13 @@ DATA = _options(
 """What is asked, and what the run is called."""
 
 _STREAM = _options(
-    click.option("--optimizer", type=OPTIMIZER, default="drpg", show_default=True, help="Method."),
+    click.option(
+        "--optimizer",
+        type=OPTIMIZER,
+        default="drpg",
+        show_default=True,
+        help="Method of drpg list, or MODULE:CLASS for your own.",
+    ),
     click.option("--split", help="The part of the data, e.g. dev; default: the benchmark's."),
     click.option(
         "--limit", type=click.IntRange(1), metavar="N", help="The first N questions of the order."

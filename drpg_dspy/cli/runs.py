@@ -1,10 +1,8 @@
-"""Runs from the command line: start, go on, open for reading, take feedback."""
+"""Runs from the command line: start, go on, open for reading."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,13 +13,13 @@ import click
 from drpg_dspy.analysis import RunSummary, summarise
 from drpg_dspy.cli import epoch_runs, names, reports
 from drpg_dspy.cli.app import Stopped, wrong, wrong_if
+from drpg_dspy.cli.chatter import quiet
 from drpg_dspy.cli.layout import emit_json
 from drpg_dspy.cli.learners import Stream, embedder_spec, make_embedder, open_learner, prepare
 from drpg_dspy.cli.memory_names import memory_file, run_of
 from drpg_dspy.cli.methods import odd_split
 from drpg_dspy.cli.settings import DEFAULTS, budget_from, config_from, default_name
 from drpg_dspy.cli.stored import EMBEDDER_KEY, check_data_of, opened, parts_of, with_limit
-from drpg_dspy.exceptions import UnknownRollout
 from drpg_dspy.memory import Memory, SQLiteMemory
 from drpg_dspy.streaming import (
     Budget,
@@ -33,11 +31,9 @@ from drpg_dspy.streaming import (
     run_stream,
 )
 from drpg_dspy.streaming.settings import check_length
-from drpg_dspy.types import Feedback
 
 __all__ = [
     "execute",
-    "give_feedback",
     "reading",
     "reindex",
     "resume_and_report",
@@ -46,8 +42,6 @@ __all__ = [
     "summary_as_plain",
     "summary_as_text",
 ]
-
-_NOISY = ("alembic", "mlflow", "LiteLLM", "httpx", "sentence_transformers", "faiss")
 
 
 def start_and_report(options: Mapping[str, Any], *, as_json: bool) -> None:
@@ -69,7 +63,7 @@ def resume_and_report(name: str, changes: Mapping[str, Any], *, as_json: bool) -
             check_length(memory, limit)
     stored = {} if changes["no_budget"] else folder.config.budget
     budget = {**stored, **budget_from(changes)}
-    with _quiet(), closing(parts_of(folder, data=changes["data"], limit=limit)) as stream:
+    with quiet(), closing(parts_of(folder, data=changes["data"], limit=limit)) as stream:
         if changes["data"] is not None:
             check_data_of(folder, stream)
         if limit is not None:
@@ -85,7 +79,7 @@ def start(name: str, config: RunConfig, *, overwrite: bool) -> tuple[RunFolder, 
     """Run a new stream. Everything that can be wrong is found out before its folder is made."""
     with wrong_if("--name", ValueError):
         RunFolder.check_free(name, overwrite=overwrite)
-    with _quiet(), closing(prepare(config)) as stream:
+    with quiet(), closing(prepare(config)) as stream:
         if said := odd_split(config):
             click.echo(said, err=True)
         spec = embedder_spec(config.embedder, stream.embedder)
@@ -181,39 +175,6 @@ def summary_as_text(name: str, memory: Memory) -> Iterator[str]:
     yield from reports.steps_as_text(memory)
 
 
-def give_feedback(
-    name: str, rollout: str, score: float | None, text: str, author: str
-) -> tuple[int, str]:
-    """Record a person's verdict in a run; without a score the one that stands is taken back.
-
-    Returns:
-        The step, and what was done, in words.
-
-    Raises:
-        click.BadParameter: The run has no such rollout or step, or the score is none.
-    """
-    folder = opened(name)
-    with closing(SQLiteMemory(memory_file(folder.name), read_only=True)) as memory:
-        rollout_id, step = _rollout(memory, rollout)
-    with wrong_if("--score", ValueError):
-        verdict = None if score is None else Feedback(score, text=text, author=author)
-    status = {"interrupted": "stopped: interrupted"}.get(folder.status, folder.status)
-    # A running process follows the log itself and tells its tracker.
-    with _quiet(), closing(parts_of(folder)) as stream:
-        with open_learner(folder, stream, tracked=not folder.running) as learner:
-            if verdict is None:
-                learner.retract(rollout_id)
-            else:
-                learner.learn_one(rollout_id, verdict)
-            standing = learner.memory.feedback(rollout_id)
-            learner.close(status)
-    if verdict is None:
-        return step, "the verdict was taken back; it waits for feedback"
-    if standing is not None and standing.error:
-        return step, f"score {score:g} kept, but not learned from: {standing.error}"
-    return step, f"score {score:g} kept"
-
-
 def reindex(path: Path, spec: str) -> int:
     """Embed every text of a memory anew; return how many. A run remembers the embedder."""
     embedder = make_embedder(spec)
@@ -270,30 +231,3 @@ def _metric_name(folder: RunFolder) -> str:
         return names.benchmark(folder.config.benchmark).metric
     except (click.ClickException, ImportError):
         return "score"  # a run can be read where its benchmark is not installed
-
-
-def _rollout(memory: Memory, named: str) -> tuple[str, int]:
-    from drpg_dspy.cli.steps import find_step
-
-    with wrong_if("ROLLOUT", UnknownRollout, ValueError):
-        try:
-            return named, memory.rollout(named).step
-        except UnknownRollout:
-            if not named.isdigit():
-                raise
-        rollout, _ = find_step(memory, int(named))
-        return rollout.id, rollout.step
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep other packages' chatter off the terminal; warnings and errors still show."""
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it resets its loggers on import
-    before = {name: logging.getLogger(name).level for name in _NOISY}
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)

@@ -57,10 +57,10 @@ def columns_from(
     """Return the columns that a user named.
 
     Args:
-        optimizers: Each a name (``"drpg"``, ``"gepa"``, ``"gepa+drpg"``), an online method, an
-            :class:`~drpg_dspy.optimizers.offline.Offline` or optimizer of DSPy's, or a pair of
-            one of these and an online method; or a mapping of names to such.
-        k: Experiences retrieved by methods that are given as a name; ``None`` = their own.
+        optimizers: Each a name (``"drpg"``, ``"gepa"``, ``"gepa+drpg"``), an online method or its
+            class, an :class:`~drpg_dspy.optimizers.offline.Offline` or optimizer of DSPy's, or a
+            pair of one of these and an online method; or a mapping of names to such.
+        k: Experiences retrieved by methods that are given as a name or class; ``None`` = their own.
         policy_lm: Writes policies for those; ``None`` = who answers.
 
     Raises:
@@ -98,6 +98,9 @@ def _column(part: Any, k: int | None, policy_lm: dspy.BaseLM | None) -> Column:
     if isinstance(part, (tuple, list)) and len(part) == 2:
         first, second = (_column(item, k, policy_lm) for item in part)
         return _joined(first, second)
+    if inspect.isclass(part) and issubclass(part, OnlineOptimizer):
+        make = _online(part, k, policy_lm)
+        return Column(part.name, online=make, settings=identity(make()))
     if isinstance(part, OnlineOptimizer):
         return Column(part.name, online=part.fresh, settings=identity(part))
     if isinstance(part, Teleprompter) and not isinstance(part, dspy.Module):
@@ -119,8 +122,7 @@ def _named(name: str, k: int | None, policy_lm: dspy.BaseLM | None) -> Column:
     classes = optimizer_classes()
     if name not in classes:
         raise ValueError(f"There is no optimizer {name!r}. Known: {_known()}, or two as in a+b.")
-    make = _online(classes[name], k, policy_lm)
-    return Column(name, online=make, settings=identity(make()))
+    return _column(classes[name], k, policy_lm)
 
 
 def _online(

@@ -111,7 +111,12 @@ class SentenceTransformerEmbedder:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise missing_extra(
-                "SentenceTransformerEmbedder", "embeddings", "sentence-transformers"
+                "SentenceTransformerEmbedder",
+                "embeddings",
+                "sentence-transformers",
+                "Without it: HashingEmbedder(), --embedder hashing, or DRPG_EMBEDDER=hashing in "
+                "the environment, which compare words and not meanings; or any function of yours "
+                "as CallableEmbedder.",
             ) from error
         model, revision, device, local_files_only = self._named
         refused = ""

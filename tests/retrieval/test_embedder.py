@@ -193,8 +193,9 @@ def test_without_sentence_transformers_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
-    with pytest.raises(ImportError, match=r"drpg-dspy\[embeddings\]"):
+    with pytest.raises(ImportError, match=r"drpg-dspy\[embeddings\]") as caught:
         SentenceTransformerEmbedder("any")
+    assert "DRPG_EMBEDDER=hashing" in str(caught.value)
 
 
 # -- a small sentence-transformers model of our own
