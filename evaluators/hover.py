@@ -24,6 +24,7 @@ SCORINGS = {"retrieval": "1", "label": "1", "hover": "1"}
 """The scorings with their versions, the default first."""
 
 LABELS = ("SUPPORTED", "NOT_SUPPORTED")
+"""What a claim can be."""
 
 _AGAINST = re.compile(
     r"\b(?:NOT|NON|ISN T|WASN T)(?: \w+)? (?:SUPPORT(?:ED|S)?|TRUE)\b|\bUN ?SUPPORTED\b"

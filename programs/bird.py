@@ -236,6 +236,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run bird``."""
 
 
 # -- data -----------------------------------------------------------------------------------

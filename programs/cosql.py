@@ -210,6 +210,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run cosql``."""
 
 
 def _file(data: Data, split: str | None) -> Path:

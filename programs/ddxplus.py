@@ -198,6 +198,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run ddxplus``."""
 
 
 def _folder(data: Data, wanted: Sequence[str], what: str = "") -> Path:

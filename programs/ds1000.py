@@ -218,6 +218,7 @@ BENCHMARK = Benchmark(
     note="judged by the Python in DRPG_DS1000_PYTHON; docs/cli.md (drpg score) says how to make "
     "it. Without it rows whose libraries are absent or too new are not judged.",
 )
+"""All of it, for ``drpg run ds1000``."""
 
 
 def _wanted(libraries: Iterable[str]) -> set[str]:

@@ -206,6 +206,7 @@ BENCHMARK = Benchmark(
     compares=("f1", "exact", "judge"),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run halumem``."""
 
 
 def _users(data: Data, variant: str) -> Iterator[tuple[Mapping[str, Any], str]]:

@@ -218,6 +218,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run hotpotqa``."""
 
 
 def _sources(data: Data, split: str) -> list[tuple[str, Iterable[Any]]]:

@@ -246,6 +246,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run house_rules``."""
 
 
 def _home() -> Path:

@@ -286,6 +286,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run hover``."""
 
 
 def _example(row: Any, where: str) -> dspy.Example:

@@ -197,6 +197,7 @@ BENCHMARK = Benchmark(
     read_predictions=read_predictions,
     category=category,
 )
+"""All of it, for ``drpg run ifbench``."""
 
 
 def _finds_nothing(violations: str) -> bool:

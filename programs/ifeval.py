@@ -132,3 +132,4 @@ BENCHMARK = Benchmark(
     compares=("strict", "loose", "strict_described", "loose_described"),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run ifeval``."""

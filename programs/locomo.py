@@ -218,6 +218,7 @@ BENCHMARK = Benchmark(
     compares=(*SCORINGS, "judge"),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run locomo``."""
 
 
 def _samples(data: Data) -> Iterator[tuple[dict[str, Any], str]]:

@@ -213,6 +213,7 @@ BENCHMARK = Benchmark(
     compares=("f1", "exact", "judge"),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run longmemeval``."""
 
 
 def _rows(data: Data, variant: str) -> Iterator[tuple[Mapping[str, Any], str]]:

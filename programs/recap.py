@@ -162,3 +162,4 @@ BENCHMARK = Benchmark(
     key=key,
     compares=SCORINGS,
 )
+"""All of it, for ``drpg run recap``."""

@@ -194,6 +194,7 @@ BENCHMARK = Benchmark(
     compares=tuple(SCORINGS),
     read_predictions=read_predictions,
 )
+"""All of it, for ``drpg run spider``."""
 
 
 def _folder(data: Data, split: str | None) -> Path:

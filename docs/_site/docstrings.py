@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from typing import Any
 
 import griffe
@@ -13,6 +14,12 @@ ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc|obj):`(?P<short>~?)(?P
 # An example ends at the first empty line that no further prompt follows.
 EXAMPLE = re.compile(
     r"^(?P<indent>[ \t]*)>>> .*(?:\n(?!\s*$).*|\n[ \t]*(?=\n[ \t]*>>> ))*", re.MULTILINE
+)
+
+# A line of a card: a word, and what belongs to it in a column beside it.
+ENTRY = re.compile(
+    r"^(?P<label>[A-Z]\w*):(?P<gap> {2,}| (?=.*\n {12}))(?P<text>.+(?:\n {8,}\S.*)*)$",
+    re.MULTILINE,
 )
 
 
@@ -47,10 +54,20 @@ def as_markdown(text: str, obj: griffe.Object) -> str:
             f"<code>{html.escape(shown)}</code></autoref>"
         )
 
-    text = ROLE.sub(link, text)
+    text = ENTRY.sub(entry, ROLE.sub(link, text))
     text = EXAMPLE.sub(r"\g<indent>```pycon\n\g<0>\n\g<indent>```", text)
     text = re.sub(r"^[ \t]*::[ \t]*\n", "", text, flags=re.MULTILINE)
     return re.sub(r"::[ \t]*(?=\n\n)", ":", text)
+
+
+def entry(match: re.Match[str]) -> str:
+    """Return one line of a card as an item of a list; an example keeps its columns."""
+    label, text = match["label"], match["text"]
+    if label != "Example":
+        return f"- **{label}:** {' '.join(text.split())}"
+    rows = textwrap.dedent(f"{' ' * (len(label) + 1 + len(match['gap']))}{text}")
+    block = textwrap.indent(f"```text\n{rows}\n```", " " * 4)
+    return f"- **{label}:**\n\n{block}\n"
 
 
 def resolved(name: str, obj: griffe.Object) -> str:

@@ -7,7 +7,7 @@ checks its own answers with them; here they are joined with a judge, and made a 
 from __future__ import annotations
 
 from drpg_dspy.constraints import is_refusal
-from evaluators.constraints.agreement import CASES, LEAST_AGREEMENT, Agreement, Case, agreement
+from evaluators.constraints.agreeing import CASES, LEAST_AGREEMENT, Agreement, Case, agreement
 from evaluators.constraints.judge import CRITERIA, PROMPT_VERSION, ConstraintJudge
 from evaluators.constraints.metric import SCORINGS, ConstraintsMet
 

@@ -16,7 +16,7 @@ leaves the way of averaging open, the docstring says what is done here.
 
 from __future__ import annotations
 
-from evaluators.continual.intervals import Interval, intervals
+from evaluators.continual.bootstrap import Interval, intervals
 from evaluators.continual.metrics import (
     EPSILON,
     METRICS,

@@ -27,6 +27,12 @@ PACKAGES = [
             *("scoring", "streaming", "testing", "tracking", "types", "usage", "weights"),
         )
     ),
+    *(f"programs.{path.stem}" for path in sorted((ROOT / "programs").glob("[a-z]*.py"))),
+    *(
+        f"evaluators.{path.stem}"
+        for path in sorted((ROOT / "evaluators").glob("[a-z]*"))
+        if path.stem != "stemming"  # a part of what memory_qa compares
+    ),
 ]
 # What a browser fetches by itself; a link that somebody may follow is none of it.
 FETCHED = {"src", "srcset", "poster", "data", "action"}
@@ -92,7 +98,10 @@ def test_every_exported_name_is_in_the_reference(site: Path) -> None:
     ids = {path.name: Page(path.read_text()).ids for path in (site / "reference").glob("*.html")}
     places = inventory(site)
     for package in PACKAGES:
-        for name in importlib.import_module(package).__all__:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            if getattr(getattr(module, name), "__module__", "").startswith("programs._"):
+                continue  # what several programs share is said where it stands
             page, _, anchor = places[f"{package}.{name}"].partition("#")
             assert anchor in ids[Path(page).name], f"{package}.{name}"
 
@@ -122,6 +131,14 @@ def test_files_outside_the_docs_and_notebooks_are_pages_too(site: Path) -> None:
     target = "source/tests/pipelines/wild/react_agent.py.html"
     assert f'href="{target}"' in wrapping
     assert "dspy.ReAct" in re.sub(r"<[^>]+>", "", (site / target).read_text())
+
+
+def test_the_card_of_a_benchmark_is_a_list_and_its_example_keeps_its_columns(site: Path) -> None:
+    page = (site / "reference" / "programs.html").read_text(encoding="utf-8")
+
+    for label in ("Paper", "Licence", "Source", "Sizes", "Metric", "Deviations"):
+        assert f"<strong>{label}:</strong>" in page
+    assert re.search(r"<strong>Example:</strong></p>\s*<div class=\"highlight\"><pre>", page)
 
 
 def test_roles_and_examples_of_docstrings_are_shown_as_links_and_code(site: Path) -> None:
