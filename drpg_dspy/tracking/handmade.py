@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drpg_dspy.tracking.prompts import IS_PROMPT_TAG, distinct_name, prompt_names
+from drpg_dspy.tracking.prompt_names import distinct_name, prompt_names
+from drpg_dspy.tracking.prompts import IS_PROMPT_TAG
+from drpg_dspy.tracking.version_text import template_text, version_text
 
 __all__ = ["HandMade", "RegistryReader"]
 
 CHAMPION = "champion"
-_TEXT_TAG = "mlflow.prompt.text"
-_TYPE_TAG = "_mlflow_prompt_type"
 _NO_SUCH = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 _LOOKED_AT = 20
 
@@ -117,7 +116,7 @@ class RegistryReader:
             number,
             text,
             newest=int(by_hand.version),
-            newest_text=_newest_text(by_hand.tags),
+            newest_text=version_text(by_hand.tags),
             newest_is_last=by_hand.version == versions[0].version,
             author=str(by_hand.tags.get("author") or by_hand.user_id or ""),
             message=str(by_hand.description or ""),
@@ -132,21 +131,4 @@ class RegistryReader:
             if error.error_code not in _NO_SUCH:
                 raise
             return 0, ""
-        return int(found.version), _text(found.template)
-
-
-def _newest_text(tags: Mapping[str, str]) -> str:
-    """Return the text of a version, of which the registry has the tags."""
-    text = str(tags.get(_TEXT_TAG, ""))
-    return _text(json.loads(text)) if tags.get(_TYPE_TAG) == "chat" else text
-
-
-def _text(template: Any) -> str:
-    """Return a prompt's text; of a chat prompt, which has a list of messages, what these say.
-
-    >>> _text([{"role": "system", "content": "- Quote names."}])
-    '- Quote names.'
-    """
-    if isinstance(template, str):
-        return template
-    return "\n".join(str(message.get("content", "")) for message in template)
+        return int(found.version), template_text(found.template)

@@ -7,13 +7,13 @@ it imports only inside functions.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drpg_dspy.plain import digest
 from drpg_dspy.tracking.base import StepRecord
 from drpg_dspy.tracking.metrics import ROLLING_WINDOW
+from drpg_dspy.tracking.prompt_names import distinct_name, prompt_names
+from drpg_dspy.tracking.version_text import version_text, wording
 from drpg_dspy.types import Policy
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "RUNS_UI_TAG",
     "PolicyRegistry",
     "milestones",
-    "prompt_names",
-    "slug",
     "storable",
 ]
 
@@ -52,53 +50,10 @@ LINKED_BACK = 20
 links only every so many from then on. All others name their run without a link."""
 
 _MAX_LINK_CHARS = 7_500
-_MAX_NAME = 200
 _MAX_SOURCES = 20
+_LOOKED_AT = 20
+"""Newest versions among which one made by hand is looked for."""
 _MAX_MESSAGE = 1_000
-
-
-def slug(text: str) -> str:
-    """Return ``text`` in the letters that MLflow allows in a prompt's name.
-
-    >>> slug("subs[0].answer"), slug("sql assistant / v2")
-    ('subs.0.answer', 'sql-assistant-v2')
-    """
-    text = re.sub(r"\[(\d+)\]", r".\1", text)
-    text = re.sub(r"\[(['\"])(.*?)\1\]", r".\2", text)
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.") or "x"
-
-
-def prompt_names(name: str, routes: Iterable[str]) -> dict[str, str]:
-    """Return the prompt's name for each route: ``NAME.ROUTE.policy``, slugged.
-
-    Routes that would share a name get a digest of the route in it, all of them, so that the
-    names do not depend on the order of the routes.
-
-    >>> prompt_names("first", ["predict", "a b", "a/b"])["predict"]
-    'first.predict.policy'
-    >>> len(set(prompt_names("first", ["predict", "a b", "a/b"]).values()))
-    3
-    """
-    routes = list(dict.fromkeys(routes))
-    plain = {route: _name(name, slug(route)) for route in routes}
-    # Two names that differ only in case are one file on some stores.
-    taken = [full.lower() for full in plain.values()]
-    return {
-        route: full if taken.count(full.lower()) == 1 else distinct_name(name, route)
-        for route, full in plain.items()
-    }
-
-
-def distinct_name(name: str, route: str) -> str:
-    """Return a prompt name that no other learner and route has."""
-    return _name(name, f"{slug(route)}-{digest(name, route, length=8)}")
-
-
-def _name(name: str, route: str) -> str:
-    full = f"{slug(name)}.{route}.policy"
-    if len(full) <= _MAX_NAME:
-        return full
-    return f"{full[: _MAX_NAME - 20]}-{digest(full, length=10)}.policy"
 
 
 def storable(text: str, limit: int = MAX_TEXT) -> str:
@@ -142,7 +97,8 @@ class PolicyRegistry:
     methods speak of a route, a route with its category is meant (:attr:`Policy.place`).
 
     Knows which of the run's versions exist already, also those that an earlier process made,
-    so nothing is registered twice.
+    so nothing is registered twice. A version that a person made there and a program took up is
+    that program's version, too: it gets tags and no copy.
 
     Args:
         client: An ``mlflow.MlflowClient``.
@@ -206,7 +162,11 @@ class PolicyRegistry:
         if policy.place not in self._known:
             self._create_prompt(policy.place)
             self._known[policy.place] = versions
-        name, link = self._names[policy.place], self._link_tag(len(versions))
+        name = self._names[policy.place]
+        if (by_hand := self._made_by_hand(name, policy)) is not None:
+            versions[policy.version] = by_hand
+            return
+        link = self._link_tag(len(versions))
         made = self.client.create_prompt_version(
             name=name,
             template=storable(policy.text),
@@ -309,21 +269,48 @@ class PolicyRegistry:
                 return dict(prompt.tags or {})
         return None
 
-    def _registered(self, name: str) -> dict[int, int]:
-        query = (
-            f"name = '{name}' AND tags.`drpg.run_id` = '{self.run_id}' "
-            f"AND tags.`{IS_PROMPT_TAG}` = 'true'"
+    def _made_by_hand(self, name: str, policy: Policy) -> int | None:
+        """Return the number of the version that a person made and this policy was taken from."""
+        if not policy.author.startswith("person:"):
+            return None
+        wanted = wording(policy.text)
+        found = self.client.search_model_versions(
+            f"name = '{name}' AND tags.`{IS_PROMPT_TAG}` = 'true'",
+            max_results=_LOOKED_AT,
+            order_by=["version_number DESC"],
         )
+        for mv in found:
+            if "drpg.run_id" not in mv.tags and wording(version_text(mv.tags)) == wanted:
+                number = int(mv.version)
+                runs = [*filter(None, mv.tags.get(RUNS_TAG, "").split(",")), self.run_id]
+                # Not drpg.run_id: by its absence it is known as made by hand.
+                self.client.set_prompt_version_tag(name, number, RUNS_TAG, ",".join(runs))
+                self.client.set_prompt_version_tag(name, number, self._taken, str(policy.version))
+                return number
+        return None
+
+    @property
+    def _taken(self) -> str:
+        """The tag of a version made by hand that says which of the run's it is."""
+        return f"drpg.version.{self.run_id}"
+
+    def _registered(self, name: str) -> dict[int, int]:
         numbers: dict[int, int] = {}
-        page = None
-        while True:
-            found = self.client.search_model_versions(query, page_token=page)
-            numbers |= {int(mv.tags["drpg.version"]): int(mv.version) for mv in found}
-            linking = (int(mv.version) for mv in found if mv.tags.get(RUNS_UI_TAG) == self.run_id)
-            self._linking |= {(name, number) for number in linking}
-            page = found.token
-            if not page:
-                return numbers
+        for condition, tag in (
+            (f"tags.`drpg.run_id` = '{self.run_id}'", "drpg.version"),
+            (f"tags.`{self._taken}` LIKE '%'", self._taken),
+        ):
+            query = f"name = '{name}' AND {condition} AND tags.`{IS_PROMPT_TAG}` = 'true'"
+            page = None
+            while True:
+                found = self.client.search_model_versions(query, page_token=page)
+                numbers |= {int(mv.tags[tag]): int(mv.version) for mv in found}
+                linking = (mv for mv in found if mv.tags.get(RUNS_UI_TAG) == self.run_id)
+                self._linking |= {(name, int(mv.version)) for mv in linking}
+                page = found.token
+                if not page:
+                    break
+        return numbers
 
     def _link_tag(self, earlier: int) -> dict[str, str]:
         share = LINKED_BACK // max(1, len(self._names))

@@ -373,3 +373,48 @@ except ImportError as error:
     )
     assert "pip install 'drpg-dspy[mlflow]'" in done.stdout
     assert (tmp_path / "run.jsonl").stat().st_size > 0
+
+
+def test_a_version_made_by_hand_and_taken_up_is_not_registered_again(
+    memory, play, mlflow_uri, client
+) -> None:
+    from drpg_dspy.tracking.handmade import RegistryReader
+    from drpg_dspy.types import Guidance, Policy, Rollout, Rule
+
+    play(memory, 1, rules=("Quote names.",))
+    tell(memory, mlflow_uri, artifacts=False)
+    name = "first.predict.policy"
+    by_hand = client.create_prompt_version(name, "* Quote  names.\n\n* No CROSS JOIN.")
+    rules = (Rule("Quote names."), Rule("No CROSS JOIN.", author="person:ann"))
+    taken = Policy("predict", rules, author="person:ann", message="by hand")
+    for n in (2, 3):
+        guidance = Guidance(policies={"predict": taken})
+        memory.record(Rollout(f"t{n}", n, {"question": "q"}, {"answer": "a"}, guidance=guidance))
+        run_id = tell(memory, mlflow_uri, artifacts=False).run_id  # each time in a new process
+
+    first, second = all_versions(client, name)
+    assert first.tags["drpg.version"] == "1"
+    assert second.version == by_hand.version
+    assert second.tags[f"drpg.version.{run_id}"] == "2"
+    assert second.tags["mlflow.prompt.associatedRunIds"] == run_id
+    assert client.get_prompt_version_by_alias(name, "current").version == by_hand.version
+    (seen,) = RegistryReader(mlflow_uri, "first", ["predict"]).read()
+    assert seen.newest == int(by_hand.version), "it must stay known as made by hand"
+
+
+def test_what_a_person_wrote_elsewhere_is_registered_though_somebody_edited_here(
+    memory, play, mlflow_uri, client
+) -> None:
+    from drpg_dspy.types import Guidance, Policy, Rollout, Rule
+
+    play(memory, 1, rules=("Quote names.",))
+    tell(memory, mlflow_uri, artifacts=False)
+    client.create_prompt_version("first.predict.policy", "- No CROSS JOIN.")
+    edited = Policy("predict", (Rule("Order by name."),), author="person:bob")
+    guidance = Guidance(policies={"predict": edited})
+    memory.record(Rollout("t2", 2, {"question": "q"}, {"answer": "a"}, guidance=guidance))
+
+    tell(memory, mlflow_uri, artifacts=False)
+
+    *_, last = all_versions(client, "first.predict.policy")
+    assert (last.template, last.tags["drpg.version"]) == ("- Order by name.", "2")
