@@ -102,10 +102,10 @@ def _report(comparison: Comparison, as_json: bool) -> None:
         if comparison.folder is not None:
             click.echo(comparison.folder / "index.html")
     if comparison.failed:
-        names = ", ".join(comparison.failed)
+        unfinished = ", ".join(comparison.failed)
         raise Stopped(
-            f"Not finished: {names}. Once what failed is mended, the same command goes on with "
-            f"{'it' if len(comparison.failed) == 1 else 'them'}.\n"
+            f"Not finished: {unfinished}. Once what failed is mended, the same command goes on "
+            f"with {'it' if len(comparison.failed) == 1 else 'them'}.\n"
             + "\n".join(f"{name}: {why}" for name, why in comparison.failed.items())
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -121,7 +122,11 @@ def _named(name: str, k: int | None, policy_lm: dspy.BaseLM | None) -> Column:
         return Column(name, offline=lambda task: offline_named(name, task), settings=name)
     classes = optimizer_classes()
     if name not in classes:
-        raise ValueError(f"There is no optimizer {name!r}. Known: {_known()}, or two as in a+b.")
+        close = difflib.get_close_matches(name, [*classes, *OFFLINE], n=1, cutoff=0.5)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"There is no optimizer {name!r}.{meant} Known: {_known()}, or two as in a+b."
+        )
     return _column(classes[name], k, policy_lm)
 
 

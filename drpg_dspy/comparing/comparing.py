@@ -20,7 +20,7 @@ from drpg_dspy.comparing.experiment import log_column, log_comparison
 from drpg_dspy.comparing.results import ColumnResult
 from drpg_dspy.comparing.running import run_column, write_whole
 from drpg_dspy.comparing.task import Task
-from drpg_dspy.exceptions import DRPGError, ResumeMismatch
+from drpg_dspy.exceptions import ResumeMismatch
 from drpg_dspy.judging import check_metric
 from drpg_dspy.memory import Embedder
 from drpg_dspy.online import OnlinePolicyOptimizer
@@ -128,6 +128,11 @@ def _task(program: Any, trainset: Any, testset: Any, metric: Any, budget: Any, *
         program = program.program
     if not isinstance(program, dspy.Module):
         raise ValueError(f"program must be a dspy.Module, got {program!r}.")
+    if not program.named_predictors():
+        raise ValueError(
+            f"{type(program).__name__} holds no predictor that could be optimized. Make its "
+            "dspy.Predict, dspy.ChainOfThought and the like in __init__, as attributes."
+        )
     check_metric(metric)
     train, test = checked_examples(trainset), checked_examples(testset)
     _check_disjoint(train, test)
@@ -201,8 +206,8 @@ def _compare(
                         "The column %s failed and is left out: %s",
                         column.name,
                         failed[column.name],
-                        exc_info=not isinstance(error, DRPGError),
                     )
+                    _log.debug("Where %s failed:", column.name, exc_info=True)
                     continue
                 results.setdefault(column.name, []).append(found)
                 task.say(f"{column.name}: held-out score {found.score:.1%}")

@@ -297,7 +297,8 @@ def test_all_runs_stand_in_one_mlflow_experiment(setup: Setup, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimizers": ["drgp"]}, "There is no optimizer 'drgp'"),
+        ({"optimizers": ["drgp"]}, "There is no optimizer 'drgp'. Did you mean 'drpg'?"),
+        ({"program": dspy.Module()}, "holds no predictor"),
         ({"optimizers": "drpg"}, "must be a list"),
         ({"optimizers": []}, "at least one column"),
         ({"optimizers": ["drpg", "drpg"]}, "Two columns are called drpg"),
