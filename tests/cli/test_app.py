@@ -146,7 +146,7 @@ def test_ctrl_c_exits_with_130_and_says_how_to_go_on() -> None:
         (["run", "house_rules", "--lm", "x", "--limit", "0"], "--limit"),
         (["run", "house_rules"], "--lm"),
         (["show", "frist"], "There is no run or learner 'frist'"),
-        (["feedback", "first", "1"], "There is no run 'first'"),
+        (["feedback", "first", "1", "--score", "1"], "There is no run 'first'"),
         (["lm", "pull", "qwen2.5-coder-15b"], "Did you mean 'qwen2.5-coder-1.5b'?"),
         (["score", "house_rules", "--predictions", "nowhere.txt"], "nowhere.txt"),
     ],
