@@ -40,10 +40,8 @@ The data is looked for in the folder given, or in ``$DRPG_DATA``, ``../shared/da
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -54,8 +52,9 @@ import dspy
 from drpg_dspy.exceptions import BenchmarkDataMissing, EvaluationFailed
 from drpg_dspy.types import Benchmark, PolicyField, ShotsField
 from evaluators.sql import SCORINGS, ExecutionAccuracy, schema_text
-from evaluators.sql.database import locate, quoted
+from evaluators.sql.database import locate
 from programs import _sql
+from programs._bird_columns import described_columns
 from programs._files import Data, find_file, read_text
 
 __all__ = ["BENCHMARK", "evaluator", "key", "load", "program", "read_predictions"]
@@ -70,7 +69,6 @@ _SPLITS: dict[str, tuple[str, ...]] = {
 _ARCHIVES = {"dev": "dev.zip", "mini_dev": "minidev.zip"}
 _URL = "https://bird-bench.oss-cn-beijing.aliyuncs.com/"
 
-_COLUMN_CHARS = 300
 _DESCRIPTION_CHARS = 12_000
 _SEPARATOR = "\t----- bird -----"
 
@@ -309,7 +307,7 @@ def _descriptions(path: Path, db_id: str, split: str) -> str:
     """Return what the CSV files say of a database's columns, one line each, within bounds."""
     lines: list[str] = []
     size = 0
-    entries = _described_columns(_description_folder(path, db_id, split))
+    entries = described_columns(_description_folder(path, db_id, split))
     for count, line in enumerate(entries):
         size += len(line) + 1
         if size > _DESCRIPTION_CHARS:
@@ -329,43 +327,6 @@ def _description_folder(path: Path, db_id: str, split: str) -> Path:
             f"{places[0]} or {places[2]}. Load without descriptions, or: {_get_it(split)}"
         )
     return found
-
-
-def _described_columns(folder: Path) -> list[str]:
-    lines = []
-    for path in sorted(folder.glob("*.csv")):
-        reader = csv.DictReader(_decoded(path).splitlines(keepends=True))
-        if "original_column_name" not in (reader.fieldnames or ()):
-            raise ValueError(f"{path}: there is no column 'original_column_name'.")
-        for row in reader:
-            name = _words(row["original_column_name"])
-            said = dict.fromkeys(
-                _words(row.get(field))
-                for field in ("column_name", "column_description", "value_description")
-            )
-            said.pop("", None)
-            said.pop(name, None)
-            if name and said:
-                line = f"{quoted(path.stem)}.{quoted(name)}: {'; '.join(said)}"
-                lines.append(_cut(line))
-    return lines
-
-
-def _decoded(path: Path) -> str:
-    # Some of the published files are UTF-8, with or without a mark, others Windows-1252.
-    raw = path.read_bytes()
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return raw.decode("cp1252", errors="replace")
-
-
-def _words(text: str | None) -> str:
-    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text or "").split())
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _COLUMN_CHARS else f"{line[: _COLUMN_CHARS - 1]}…"
 
 
 # -- predictions ----------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from drpg_dspy import weights
-from drpg_dspy.retrieval.embedder import BGE, ENVIRONMENT
+from drpg_dspy.retrieval.choice import ENVIRONMENT
+from drpg_dspy.retrieval.embedder import BGE
 
 __all__ = ["expected_embedder", "other_embedder"]
 

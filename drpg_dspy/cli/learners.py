@@ -28,7 +28,8 @@ from drpg_dspy.memory import Embedder, SQLiteMemory
 from drpg_dspy.online import OnlinePolicyOptimizer
 from drpg_dspy.optimizers import Gated, OnlineOptimizer, Replay, Shadow, judged_by
 from drpg_dspy.retrieval import HashingEmbedder, PackagedMiniLM, resolve_embedder
-from drpg_dspy.retrieval.embedder import BGE, ENVIRONMENT, MINILM
+from drpg_dspy.retrieval.choice import ENVIRONMENT
+from drpg_dspy.retrieval.embedder import BGE, MINILM
 from drpg_dspy.streaming import RunConfig, RunFolder, stream_order
 from drpg_dspy.tracking import JSONLTracker, MLflowTracker, Tracker
 from drpg_dspy.types import Benchmark

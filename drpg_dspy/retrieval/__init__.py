@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drpg_dspy.retrieval.bm25 import BM25Retriever
+from drpg_dspy.retrieval.choice import default_embedder, resolve_embedder
 from drpg_dspy.retrieval.contrastive import Contrast, Contrastive, ContrastiveHits
 from drpg_dspy.retrieval.dense import DenseRetriever
 from drpg_dspy.retrieval.embedder import (
@@ -10,8 +11,6 @@ from drpg_dspy.retrieval.embedder import (
     HashingEmbedder,
     PackagedMiniLM,
     SentenceTransformerEmbedder,
-    default_embedder,
-    resolve_embedder,
 )
 from drpg_dspy.retrieval.key import default_key
 from drpg_dspy.retrieval.passages import Retriever, passages_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from drpg_dspy.arguments import checked_path, whole
 from drpg_dspy.memory.base import Embedder
-from drpg_dspy.retrieval.embedder import default_embedder
+from drpg_dspy.retrieval.choice import default_embedder
 from drpg_dspy.retrieval.passages import best, checked_passages, digest_of, found
 
 __all__ = ["DenseRetriever"]

