@@ -9,8 +9,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dspy
@@ -19,13 +18,13 @@ from drpg_dspy.exceptions import DRPGError, ResumeMismatch, StorageError
 from drpg_dspy.governance import Applier
 from drpg_dspy.injection import record_trace, use_guidance
 from drpg_dspy.memory import Memory
-from drpg_dspy.online.calling import Outcome, ProgramCall, run_async
+from drpg_dspy.online.calling import Made, Outcome, ProgramCall, run_async
 from drpg_dspy.online.front import Learner
 from drpg_dspy.online.identity import is_owner, program_claim
 from drpg_dspy.online.revising import answered_by, revise, written_by
 from drpg_dspy.optimizers.base import OnlineOptimizer
 from drpg_dspy.tracking import Tracker, tag_current_trace, traced_as
-from drpg_dspy.types import Call, Feedback, Guidance, ProgramCard, Rollout, Usage
+from drpg_dspy.types import Feedback, Guidance, ProgramCard, Rollout
 from drpg_dspy.usage import meter
 
 __all__ = ["Answering"]
@@ -108,7 +107,7 @@ class Answering:
             meter() as usage,
         ):
             with use_guidance(guidance, program=self.program):
-                made = _Made(call, guidance, await run_async(call))
+                made = Made(call, guidance, await run_async(call))
             if self.optimizer.revises:  # may call an LM; the event loop goes on meanwhile
                 made = await asyncio.to_thread(self._revised, made)
         made = dataclasses.replace(made, trace=trace, usage=usage.total())
@@ -296,18 +295,18 @@ class Answering:
         made = self._run(call, self._propose_or_plain(call))
         return self._deliver(self._record_served(made), made.outcome, labels)
 
-    def _run(self, call: ProgramCall, guidance: Guidance) -> _Made:
+    def _run(self, call: ProgramCall, guidance: Guidance) -> Made:
         with (
             answered_by(self.optimizer, guidance, self.program, call.lm),
             record_trace() as trace,
             meter() as usage,
         ):
             with use_guidance(guidance, program=self.program):
-                made = _Made(call, guidance, call.run())
+                made = Made(call, guidance, call.run())
             made = self._revised(made)
         return dataclasses.replace(made, trace=trace, usage=usage.total())
 
-    def _revised(self, made: _Made) -> _Made:
+    def _revised(self, made: Made) -> Made:
         """Let the optimizer revise an answer; one of another method only if it is a prediction."""
         call, outcome, guidance = made.call, made.outcome, made.guidance
         own = call.function is self.program or isinstance(outcome.result, dspy.Prediction)
@@ -331,11 +330,11 @@ class Answering:
             outcome = Outcome(revision.answer, revised=True, first=answer)
         return dataclasses.replace(made, guidance=counted, outcome=outcome)
 
-    def _rollout(self, made: _Made) -> Rollout:
+    def _rollout(self, made: Made) -> Rollout:
         key = self.card.key(made.call.inputs)
         return made.call.rollout(made.outcome, made.guidance, made.trace, made.usage, key)
 
-    def _record_served(self, made: _Made) -> Rollout | None:
+    def _record_served(self, made: Made) -> Rollout | None:
         """Record a served call. An answer that cannot be recorded is given all the same."""
         try:
             return self.record_one(self._rollout(made))
@@ -389,18 +388,3 @@ class Answering:
 def _said(error: Exception) -> str:
     """Return an error in words; one that is not ours brings its class."""
     return str(error) if isinstance(error, DRPGError) else f"{type(error).__name__}: {error}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A call that was made, with everything its record needs.
-
-    ``failure`` is what revising the answer raised; the outcome is then the program's own.
-    """
-
-    call: ProgramCall
-    guidance: Guidance
-    outcome: Outcome
-    trace: Sequence[Call] = ()
-    usage: Usage = Usage()
-    failure: Exception | None = None

@@ -23,7 +23,7 @@ from drpg_dspy.types import (
     Usage,
 )
 
-__all__ = ["Outcome", "ProgramCall", "describe", "run_async"]
+__all__ = ["Made", "Outcome", "ProgramCall", "describe", "run_async"]
 
 # What DSPy's modules take out of the arguments of a call to steer it, each with its kind. Under
 # these names no value reaches a signature's input, unless the program itself has such a parameter.
@@ -165,6 +165,27 @@ async def run_async(call: ProgramCall) -> Outcome:
         return Outcome(await dspy.asyncify(program)(*call.args, **call.kwargs))
     except Exception as error:  # noqa: BLE001 - recorded, then raised to the caller
         return Outcome(error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that was made, with everything its record needs.
+
+    Attributes:
+        call: The call.
+        guidance: What it was made under.
+        outcome: Its result or error.
+        trace: The calls of its predictors.
+        usage: What it cost.
+        failure: What revising the answer raised; the outcome is then the program's own.
+    """
+
+    call: ProgramCall
+    guidance: Guidance
+    outcome: Outcome
+    trace: Sequence[Call] = ()
+    usage: Usage = Usage()
+    failure: Exception | None = None
 
 
 def describe(
