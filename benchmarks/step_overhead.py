@@ -8,8 +8,9 @@ in memory, nothing written to disk.
 
     python benchmarks/step_overhead.py --sizes 1000 10000 100000 --json
 
-Both run side by side in one process, step by step in turn, on the same vectors, so that a noisy
-machine slows both. Beside wall time stands the processor time of the thread, which another
+Both run in one process on the same vectors, twice: each alone, some hundred steps on end, and then
+step by step in turn, so that a noisy machine slows both; there each finds the processor's caches
+full of the other's vectors. Beside wall time stands the processor time of the thread, which another
 program's turns do not lengthen (its use of the caches does). Embedding is timed apart: a fixed
 table stands for the embedder, and ``--embed-ms`` says what one embedding is taken to cost in
 the totals that include it.
@@ -159,10 +160,11 @@ def fill(memory: SQLiteMemory, n: int, vectors: np.ndarray, labels: np.ndarray) 
 def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any]:
     """Fill both memories with ``n`` experiences and make ``steps`` steps on each in turn."""
     rng = np.random.default_rng(seed)
-    vectors = clustered(n + steps, rng)
-    labels = rng.random(n + steps) < 0.6
+    vectors = clustered(n + 2 * steps, rng)
+    labels = rng.random(n + 2 * steps) < 0.6
     ours_table, peer_table = Table(vectors), Table(vectors)
-    parts: dict[str, list[float]] = {name: [] for name in PARTS}
+    alone, parts = ({name: [] for name in PARTS} for _ in range(2))
+    peer_alone: list[float] = []
     peer_times: list[float] = []
     peer_cpu: list[float] = []
     found: list[list[str]] = []
@@ -182,6 +184,12 @@ def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any
         gc.collect()
         ours_table.texts = peer_table.texts = 0
         for i in range(n, n + steps):
+            found.append(ours(memory, i, bool(labels[i]), alone))
+        for i in range(n, n + steps):
+            started = time.perf_counter()
+            peer.step(i, bool(labels[i]))
+            peer_alone.append(time.perf_counter() - started)
+        for i in range(n + steps, n + 2 * steps):
             found.append(ours(memory, i, bool(labels[i]), parts))
             cpu, started = time.thread_time(), time.perf_counter()
             peer.step(i, bool(labels[i]))
@@ -190,10 +198,15 @@ def measure(n: int, steps: int, embed_ms: float, seed: int = 0) -> dict[str, Any
         memory.close()
     ms = {f"{name}_ms": float(np.median(times)) * 1e3 for name, times in parts.items()}
     total, peer_ms = ms["total_ms"], float(np.median(peer_times)) * 1e3
-    embeds = ours_table.texts / steps, peer_table.texts / steps
+    embeds = ours_table.texts / (2 * steps), peer_table.texts / (2 * steps)
     return {
         "n": n,
         "steps": steps,
+        "alone_p50_ms": float(np.median(alone["total"])) * 1e3,
+        "alone_search_ms": float(np.median(alone["search"])) * 1e3,
+        "alone_record_ms": float(np.median(alone["record"])) * 1e3,
+        "alone_commit_ms": float(np.median(alone["commit"])) * 1e3,
+        "peer_alone_p50_ms": float(np.median(peer_alone)) * 1e3,
         "p50_ms": total,
         "p95_ms": float(np.quantile(parts["total"], 0.95)) * 1e3,
         **ms,
@@ -235,16 +248,16 @@ def main() -> None:
         print(json.dumps(results, indent=2))
         return
     print(
-        "memories   p50 ms  (search record commit)  cpu ms  peer ms  peer cpu  ratio  "
-        "with embedding  recall  embeddings a step"
+        "p50 in ms, each alone: ours (search record commit) peer | in turn: ours, its processor "
+        "time, peer, its processor time, ratio | ratio with embedding | recall, embeddings a step"
     )
     for r in results:
         print(
-            f"{r['n']:8d}  {r['p50_ms']:7.2f}  ({r['search_ms']:6.2f} {r['record_ms']:6.2f} "
-            f"{r['commit_ms']:6.2f})  {r['cpu_ms']:6.2f}  {r['peer_p50_ms']:7.2f}  "
-            f"{r['peer_cpu_ms']:8.2f}  {r['ratio']:5.2f}  {r['ratio_with_embedding']:14.2f}  "
-            f"{r['recall']:6.4f}  {r['embeddings_a_step']:.0f} (peer "
-            f"{r['peer_embeddings_a_step']:.0f})"
+            f"{r['n']:9d} | {r['alone_p50_ms']:.2f} ({r['alone_search_ms']:.2f} "
+            f"{r['alone_record_ms']:.2f} {r['alone_commit_ms']:.2f}) {r['peer_alone_p50_ms']:.2f} "
+            f"| {r['p50_ms']:.2f} {r['cpu_ms']:.2f} {r['peer_p50_ms']:.2f} {r['peer_cpu_ms']:.2f} "
+            f"{r['ratio']:.2f} | {r['ratio_with_embedding']:.2f} | {r['recall']:.4f}  "
+            f"{r['embeddings_a_step']:.0f} (peer {r['peer_embeddings_a_step']:.0f})"
         )
 
 

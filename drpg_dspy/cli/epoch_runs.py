@@ -56,6 +56,7 @@ def make(
             group=folder.config.extra[PLAN]["group"],
             budget=budget,
             progress=_Words(),
+            threads=folder.config.extra.get("threads", 1),
         )
     return summarise(learner.memory)
 

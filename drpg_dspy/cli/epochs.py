@@ -56,6 +56,10 @@ __all__ = ["epochs"]
     help="What two parts must not share; items without this field are each their own.",
 )
 @click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+    help="Items answered and judged side by side.",
+)  # fmt: skip
+@click.option(
     "--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the parts."
 )
 @WHO

@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 SCRIPTED = "scripted/"
+LOCAL = "local/"
 _FETCHED = {"default", "minilm", MINILM}
 
 
@@ -136,6 +137,8 @@ def open_learner(
 def make_lm(spec: str, options: Mapping[str, Any], option: str = "--lm") -> dspy.BaseLM:
     """Return the LM that a spec names, uncached, with a run's temperature and reply length.
 
+    A local model takes as many requests at once as the run has threads.
+
     ``scripted/MODULE:FUNCTION`` calls a function that returns an LM, found from the working
     directory; it is there for tests. Everything else is :func:`drpg_dspy.local_lm.resolve_lm`'s.
 
@@ -145,8 +148,9 @@ def make_lm(spec: str, options: Mapping[str, Any], option: str = "--lm") -> dspy
     """
     wanted = {name: options[name] for name in ("temperature", "max_tokens") if name in options}
     if not spec.startswith(SCRIPTED):
+        side_by_side = {"parallel": options.get("threads", 1)} if spec.startswith(LOCAL) else {}
         with wrong_if([option, *flags(wanted)], DSPyError), wrong_if(option, ValueError):
-            return resolve_lm(spec, cache=False, **wanted)
+            return resolve_lm(spec, cache=False, **wanted, **side_by_side)
     lm = names.import_from_here(spec.removeprefix(SCRIPTED), option)()
     if not isinstance(lm, dspy.BaseLM):
         raise wrong(option, f"{spec} returned {lm!r}, which is no dspy.BaseLM.")

@@ -55,6 +55,10 @@ __all__ = ["recap", "recap_judge", "recap_report"]
     "--adapt-tokens", type=click.IntRange(1), default=1024, show_default=True, metavar="N",
     help="Of one reply while a method adapts.",
 )  # fmt: skip
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+    help="Test prompts answered side by side; seconds are then those of a busy model.",
+)  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of the prompts.")
 @click.option("--hub", metavar="DATASET", help="Take prompts from a data set of the hub instead.")
 @click.option(

@@ -104,6 +104,7 @@ def run(options: Mapping[str, Any]) -> None:
                 lm,
                 adapt_lm=lm.copy(max_tokens=options["adapt_tokens"]),
                 progress=lambda line: click.echo(f"{folder.name}: {line}", err=True),
+                threads=options["threads"],
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("Interrupted; the same command goes on from here.") from None
@@ -223,8 +224,10 @@ def _settings(
     options: Mapping[str, Any], schedule: Schedule, prompts: Sequence[Prompt], judge: str
 ) -> dict[str, Any]:
     kept = ("optimizer", "lm", "temperature", "max_tokens", "adapt_tokens", "seed", "embedder")
+    abreast = {"threads": options["threads"]} if options["threads"] > 1 else {}
     return {
         **{name: options[name] for name in kept},
+        **abreast,
         "options": read_pairs("--set", options["settings"]),
         "schedule": schedule.to_plain(),
         "schedule_name": str(options["schedule"]),

@@ -69,6 +69,7 @@ def config_from(options: Mapping[str, Any]) -> RunConfig:
         "repair": options.get("repair"),
         "gate": options.get("gate"),
         "epochs": options.get("epochs"),
+        "threads": options.get("threads"),
     }
     return RunConfig(
         benchmark=options["benchmark"],

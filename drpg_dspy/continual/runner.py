@@ -8,6 +8,7 @@ against those that were edited or deleted before. Source: RECAP, Alg. 1.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from typing import Any
 
 import dspy
 
+from drpg_dspy.arguments import whole
 from drpg_dspy.constraints import Check, Constraint, ConstraintCheck, Schedule
 from drpg_dspy.continual.context import Answer, Method, Prompt, StepContext
 from drpg_dspy.continual.log import RunLog
+from drpg_dspy.streaming.abreast import abreast
 from drpg_dspy.streaming.attempts import Retry, is_passing
 from drpg_dspy.streaming.interrupts import Interrupts
 from drpg_dspy.streaming.refusals import refusal
@@ -65,6 +68,7 @@ def run_protocol(
     adapt_lm: dspy.BaseLM | None = None,
     retry: Retry | None = None,
     progress: Progress | None = None,
+    threads: int = 1,
 ) -> None:
     """Run a method through a schedule, or go on where its log stops.
 
@@ -80,17 +84,20 @@ def run_protocol(
         retry: How often an answer is asked for again where the model is out of reach; ``None`` =
             twice.
         progress: Told how it goes.
+        threads: Test prompts answered and checked side by side, at least 1.
 
     An answer that the program fails to give (a reply that cannot be read) is one that meets
     nothing, and an adaptation that fails so leaves the method as it is; both are on record. A
     model that is out of reach, or refuses every request, stops the run instead: it can go on.
 
     Raises:
+        ValueError: ``threads`` is no whole number of at least 1.
         RunInUse: Another live process writes the log.
         DSPyError: The model refuses every request (no key, no such model) or stays out of reach.
         KeyboardInterrupt: Ctrl-C; everything up to then is kept.
     """
     retry = retry or Retry()
+    whole("threads", threads, 1)
     with log.lock(), Interrupts(), dspy.context(lm=lm):
         log.repair()
         adapted, answered = _position(log)
@@ -103,7 +110,7 @@ def run_protocol(
                 with dspy.context(lm=adapt_lm or lm):
                     _adapt(method, protocol, log, step)
                 tell(f"step {step}: adapted to {_said(protocol.schedule, step)}")
-            met = _test(method, protocol, log, step, answered, retry)
+            met = _test(method, protocol, log, step, answered, retry, threads)
             tell(f"step {step}: {met}")
 
 
@@ -154,12 +161,12 @@ def _test(
     step: int,
     answered: set[tuple[int, str]],
     retry: Retry,
+    threads: int,
 ) -> str:
     active = protocol.schedule.active(step)
-    met = judged = 0
-    for prompt in protocol.prompts:
-        if (step, prompt.id) in answered:
-            continue
+    writing = threading.Lock()
+
+    def test(prompt: Prompt) -> list[bool | None]:
         begun = time.perf_counter()
         with meter() as used:
             answer = _answer(method, prompt, active, retry)
@@ -168,26 +175,29 @@ def _test(
             begun = time.perf_counter()
             checks = check_answer(protocol, step, prompt, answer.text)
             scoring = time.perf_counter() - begun
-        asked = [one["satisfied"] for one in checks if not one.get("shadow")]
-        met += sum(one is True for one in asked)
-        judged += sum(one is not None for one in asked)
-        log.write(
-            {
-                "kind": "answer",
-                "step": step,
-                "prompt": prompt.id,
-                "answer": answer.text,
-                "first": answer.first,
-                "policy": answer.policy,
-                "shown": list(answer.shown),
-                "error": answer.error,
-                "seconds": seconds,
-                "usage": _plain(used.total()),
-                "checks": checks,
-                "scoring_seconds": scoring,
-                "judging": _plain(judging.total()),
-            }
-        )
+        record = {
+            "kind": "answer",
+            "step": step,
+            "prompt": prompt.id,
+            "answer": answer.text,
+            "first": answer.first,
+            "policy": answer.policy,
+            "shown": list(answer.shown),
+            "error": answer.error,
+            "seconds": seconds,
+            "usage": _plain(used.total()),
+            "checks": checks,
+            "scoring_seconds": scoring,
+            "judging": _plain(judging.total()),
+        }
+        with writing:  # at once: what was paid for is kept, whatever becomes of the others
+            log.write(record)
+        return [one["satisfied"] for one in checks if not one.get("shadow")]
+
+    left = [prompt for prompt in protocol.prompts if (step, prompt.id) not in answered]
+    asked = [one for _, found in abreast(left, test, threads) for one in found]
+    judged = sum(one is not None for one in asked)
+    met = sum(one is True for one in asked)
     return f"{met} of {judged} checks met" if judged else "nothing new to check"
 
 

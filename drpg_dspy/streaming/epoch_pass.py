@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from drpg_dspy.online import OnlinePolicyOptimizer, answer_of
 from drpg_dspy.optimizers import NLPG
 from drpg_dspy.optimizers.corrections import Instruction
 from drpg_dspy.plain import digest
+from drpg_dspy.streaming.abreast import abreast
 from drpg_dspy.streaming.attempts import Retry, answer_with_retries, is_passing
 from drpg_dspy.streaming.refusals import refusal
 from drpg_dspy.streaming.spending import Spending
@@ -73,12 +76,25 @@ class EpochProgress:
 Progress = Callable[[EpochProgress], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """An item under certain policies, and its answer where that is on record."""
+
+    example: dspy.Example
+    base: str
+    name: str
+    inputs: dict[str, Any]
+    guidance: Guidance
+    known: Rollout | None
+
+
 class EpochPass:
     """One epoch.
 
     Args:
         learner, metric, retry, progress: As for :func:`run_epochs`.
         spending: What the run has spent.
+        threads: Items answered and judged side by side, at least 1.
     """
 
     def __init__(
@@ -88,6 +104,7 @@ class EpochPass:
         retry: Retry,
         spending: Spending,
         progress: Progress | None = None,
+        threads: int = 1,
     ) -> None:
         if not isinstance(learner.optimizer, NLPG):
             raise ValueError(f"An epoch needs an NLPG, got {learner.optimizer!r}.")
@@ -98,11 +115,13 @@ class EpochPass:
         self.retry = retry
         self.spending = spending
         self.progress = progress
+        self.threads = threads
         self.epochs: list[Epoch] = []
         self.failures = 0
         self.answered = 0
         self.out_of_reach: list[str] = []
         self.attempts = Counter(json.loads(self.memory.get_meta(_AGAIN) or "{}"))
+        self._counting = threading.Lock()
 
     @property
     def epoch(self) -> Epoch:
@@ -146,8 +165,10 @@ class EpochPass:
 
     def _construct(self, examples: list[dspy.Example]) -> tuple[int, int]:
         right = judged = 0
-        for done, example in enumerate(examples, 1):
-            rollout, feedback = self._answer(_CONSTRUCTION, example, ())
+        # Without a gate each correction is in force for the next item.
+        threads = self.threads if self.optimizer.level else 1
+        answers = self._in_turn(_CONSTRUCTION, examples, (), threads)
+        for done, (_, rollout, feedback) in enumerate(answers, 1):
             if self.memory.feedback(rollout.id) is None:
                 self.learner.learn_one(rollout, feedback)
                 self.spending.add(self.memory.feedback(rollout.id))
@@ -190,8 +211,7 @@ class EpochPass:
     ) -> dict[str, Answered]:
         """Answer and judge the items of a part that is not learned from."""
         found: dict[str, Answered] = {}
-        for example in examples:
-            rollout, feedback = self._answer(part, example, trials)
+        for example, rollout, feedback in self._in_turn(part, examples, trials, self.threads):
             if self.memory.feedback(rollout.id) is None:
                 self.memory.commit(rollout.id, dataclasses.replace(feedback, informative=False))
                 self.spending.add(feedback)
@@ -206,27 +226,55 @@ class EpochPass:
         self, part: str, example: dspy.Example, trials: tuple[str, ...]
     ) -> tuple[Rollout, Feedback]:
         """Answer and judge an item, unless that was done under the same policies."""
+        ((_, rollout, feedback),) = self._in_turn(part, [example], trials, 1)
+        return rollout, feedback
+
+    def _in_turn(
+        self, part: str, examples: Sequence[dspy.Example], trials: tuple[str, ...], threads: int
+    ) -> Iterator[tuple[dspy.Example, Rollout, Feedback]]:
+        """Yield items with their answers and verdicts, in their order."""
+        asked = (self._ask(part, example, trials) for example in examples)
+        for question, (rollout, feedback, error) in abreast(asked, self._make, threads):
+            if refused := refusal(error):
+                raise CompileFailed(refused) from error
+            if not question.known:
+                self._watch(question.base, rollout, error)
+            yield question.example, rollout, feedback
+
+    def _ask(self, part: str, example: dspy.Example, trials: tuple[str, ...]) -> _Question:
         inputs = dict(example.inputs().items())
         guidance = self.optimizer.propose_fixed(inputs, trials)
         base = f"{part}:{item_id(example)}:{_policies(guidance)}"
         name = f"{base}.{self.attempts[base] + 1}" if self.attempts[base] else base
         try:
-            rollout = self.memory.rollout(name)
+            known = self.memory.rollout(name)
         except UnknownRollout:
+            known = None
             self.spending.check()
+        return _Question(example, base, name, inputs, guidance, known)
+
+    def _make(self, question: _Question) -> tuple[Rollout, Feedback, Exception | None]:
+        """Answer a question and judge the answer; an answer is on record before it is judged."""
+        rollout, error = question.known, None
+        if rollout is None:
             rollout, error = answer_with_retries(
-                self.learner, inputs, name, 0, self.retry, guidance=guidance
+                self.learner,
+                question.inputs,
+                question.name,
+                0,
+                self.retry,
+                guidance=question.guidance,
             )
-            if refused := refusal(error):
-                raise CompileFailed(refused) from error
+            if refusal(error):
+                return rollout, Feedback(math.nan), error
             rollout = self.learner.record_one(rollout)
-            self.spending.add(rollout)
-            self._watch(base, rollout, error)
-        if (known := self.memory.feedback(name)) is not None:
-            return rollout, known
+            with self._counting:
+                self.spending.add(rollout)
+        if (said := self.memory.feedback(question.name)) is not None:
+            return rollout, said, error
         with meter() as used:
-            verdict = judge(self.metric, example, answer_of(rollout, self.learner.card))
-        return rollout, dataclasses.replace(verdict, usage=verdict.usage + used.total())
+            verdict = judge(self.metric, question.example, answer_of(rollout, self.learner.card))
+        return rollout, dataclasses.replace(verdict, usage=verdict.usage + used.total()), error
 
     def _watch(self, base: str, rollout: Rollout, error: Exception | None) -> None:
         """Stop where going on makes no sense: the program never answers, the server is away."""

@@ -48,6 +48,7 @@ def run_epochs(
     retries: int | Retry = 2,
     budget: Budget | None = None,
     progress: Progress | None = None,
+    threads: int = 1,
 ) -> list[Epoch]:
     """Make a run of epochs over the same items, or go on with one where it stopped.
 
@@ -56,7 +57,8 @@ def run_epochs(
     (``RunFolder.status``).
 
     Args:
-        learner, construction, selection, test, metric, group, retries: As for :func:`run_epoch`.
+        learner, construction, selection, test, metric, group, retries, threads: As for
+            :func:`run_epoch`.
         epochs: How many there are to be in all, at least 1; those made before count.
         budget: What the whole run may spend, earlier calls included. When it is spent the run
             ends as it stands.
@@ -72,6 +74,7 @@ def run_epochs(
         KeyboardInterrupt: Ctrl-C was pressed; everything up to then is kept.
     """
     whole("epochs", epochs, 1)
+    whole("threads", threads, 1)
     parts = _checked(learner, metric, (construction, selection, test), group)
     judged_by = metric if metric is not None else learner.metric
     retry = retries if isinstance(retries, Retry) else Retry(retries)
@@ -81,7 +84,7 @@ def run_epochs(
         spending = Spending(memory, budget or Budget(), _seconds(memory))
         with _status(memory, learner.name, spending):
             while sum(epoch.finished for epoch in read_epochs(memory)) < epochs:
-                EpochPass(learner, judged_by, retry, spending, progress).run(parts)
+                EpochPass(learner, judged_by, retry, spending, progress, threads).run(parts)
     return read_epochs(memory)
 
 
@@ -94,6 +97,7 @@ def run_epoch(
     metric: Callable[..., Any] | None = None,
     group: Group = "id",
     retries: int | Retry = 2,
+    threads: int = 1,
 ) -> Epoch:
     """Write corrections from some items, choose among them on others, and measure on the rest.
 
@@ -122,6 +126,9 @@ def run_epoch(
         retries: Further attempts at an answer whose failure may pass, or a :class:`Retry`. After
             five such failures in a row the epoch stops; when it is continued, those items are
             asked again.
+        threads: Items answered and judged side by side, at least 1. What is learned is learned
+            in the order of the items, whichever is answered first; without a gate, where each
+            correction is in force for the next item, construction items are answered in turn.
 
     Raises:
         CompileFailed: The program failed on the first five items, or the language model refuses
@@ -130,11 +137,12 @@ def run_epoch(
             learner's optimizer is another one.
     """
     parts = _checked(learner, metric, (construction, selection, test), group)
+    whole("threads", threads, 1)
     with _locked(learner):
         judged_by = metric if metric is not None else learner.metric
         retry = retries if isinstance(retries, Retry) else Retry(retries)
         spending = Spending(learner.memory, Budget())
-        return EpochPass(learner, judged_by, retry, spending).run(parts)
+        return EpochPass(learner, judged_by, retry, spending, threads=threads).run(parts)
 
 
 def _checked(

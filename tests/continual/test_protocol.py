@@ -306,3 +306,45 @@ def test_default_answers_are_asked_once_and_shared(
 
 def test_a_prompt_without_constraints_is_left_as_it_is() -> None:
     assert with_requirements("What is tea?", []) == "What is tea?"
+
+
+def test_prompts_answered_side_by_side_come_to_the_same(
+    tmp_path: Path, program: dspy.Module, protocol: Protocol, lm: ScriptedLM
+) -> None:
+    together = threading.Barrier(2, timeout=10)
+
+    class Both(BaseLM):
+        def answer(self, prompt: Prompt, active: Sequence[Constraint]) -> Answer:
+            together.wait()  # passes only where two are answered at once
+            return super().answer(prompt, active)
+
+    alone, abreast = RunLog(tmp_path / "alone", SETTINGS), RunLog(tmp_path / "abreast", SETTINGS)
+    run_protocol(lambda: BaseLM(program), protocol, alone, lm)
+    run_protocol(lambda: Both(program), protocol, abreast, lm, threads=2)
+
+    def kept(run: RunLog) -> list[Any]:
+        rows = [(one["step"], one["prompt"], one["answer"], one["checks"]) for one in answers(run)]
+        return sorted(rows, key=lambda row: row[:2])
+
+    assert kept(abreast) == kept(alone)
+    assert {one["usage"]["calls"] for one in answers(abreast)} == {1}
+
+
+def test_answers_beside_one_that_ends_the_run_are_kept(
+    tmp_path: Path, program: dspy.Module, protocol: Protocol
+) -> None:
+    answered = threading.Event()
+
+    class Refused(BaseLM):
+        def answer(self, prompt: Prompt, active: Sequence[Constraint]) -> Answer:
+            if prompt.id == "p":
+                answered.wait(10)
+                raise LMAuthError("no key")
+            answered.set()
+            return Answer("Note this")
+
+    run = log(tmp_path)
+    with pytest.raises(LMAuthError):
+        run_protocol(lambda: Refused(program), protocol, run, ScriptedLM(str), threads=2)
+
+    assert [one["prompt"] for one in answers(run)] == ["q"]

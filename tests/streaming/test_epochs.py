@@ -18,7 +18,7 @@ from drpg_dspy.analysis.audit_reading import (
 from drpg_dspy.exceptions import CompileFailed, ResumeMismatch
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.retrieval import HashingEmbedder
-from drpg_dspy.streaming import EpochProgress, run_epoch, run_epochs
+from drpg_dspy.streaming import Budget, EpochProgress, run_epoch, run_epochs
 from drpg_dspy.testing import ScriptedLM, fields
 
 HELPS, HARMS = "Answer in capital letters.", "Leave out the middle of a word."
@@ -300,3 +300,38 @@ def test_another_optimizer_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="NLPG"):
         run_epoch(learner, items("c", 2), items("s", 2))
+
+
+def test_items_answered_side_by_side_teach_the_same_in_the_same_order(
+    lm: ScriptedLM, make: Make
+) -> None:
+    parts = items("c", 6), items("s", 6), items("t", 5)
+    (alone,) = run_epochs(make("alone"), *parts)
+    (abreast,) = run_epochs(side := make("side"), *parts, threads=4)
+
+    def flips(epoch: Any) -> list[Any]:
+        return [(one.route, one.text, one.accepted, one.paired.fixed) for one in epoch.tried]
+
+    assert flips(abreast) == flips(alone)
+    assert abreast.construction == alone.construction
+    assert abreast.test is not None
+    assert alone.test is not None
+    assert (abreast.test.fixed, abreast.test.broken) == (alone.test.fixed, alone.test.broken)
+    learned = [one.id for one in side.memory.recent(6)]
+    assert [one.split(":")[1] for one in learned] == [f"c{n}" for n in range(6)]
+
+
+def test_a_budget_that_ends_among_items_side_by_side_keeps_what_was_answered(
+    lm: ScriptedLM, make: Make
+) -> None:
+    parts = items("c", 6), items("s", 12), items("t", 5)
+    learner = make()
+
+    epochs = run_epochs(learner, *parts, threads=4, budget=Budget(lm_calls=6))
+
+    answered = learner.memory.count_rollouts()
+    assert 3 <= answered <= 3 + 3  # two calls each; three more are under way when it is spent
+    assert not any(epoch.finished for epoch in epochs)
+
+    (epoch,) = run_epochs(learner, *parts, threads=4)
+    assert epoch.finished
