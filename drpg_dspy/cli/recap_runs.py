@@ -223,11 +223,12 @@ def _checked(build: Callable[[], Method]) -> Callable[[], Method]:
 def _settings(
     options: Mapping[str, Any], schedule: Schedule, prompts: Sequence[Prompt], judge: str
 ) -> dict[str, Any]:
-    kept = ("optimizer", "lm", "temperature", "max_tokens", "adapt_tokens", "seed", "embedder")
-    abreast = {"threads": options["threads"]} if options["threads"] > 1 else {}
+    kept = (
+        *("optimizer", "lm", "temperature", "max_tokens", "adapt_tokens"),
+        *("seed", "embedder", "threads"),
+    )
     return {
         **{name: options[name] for name in kept},
-        **abreast,
         "options": read_pairs("--set", options["settings"]),
         "schedule": schedule.to_plain(),
         "schedule_name": str(options["schedule"]),

@@ -147,6 +147,7 @@ def _figures(group: _Group, baseline: str, resamples: int) -> dict[str, Any]:
                     [continual.satisfaction_by_step(run.trajectory) for run in runs]
                 ),
                 "efficiency": _mean([dataclasses.asdict(run.efficiency) for run in runs]),
+                "threads": sorted({run.log.settings.get("threads", 1) for run in runs}),
                 "commands": [_command(run.log) for run in runs],
                 "failures": _failures(runs, base),
             }
@@ -224,7 +225,7 @@ def _markdown(figures: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _by_type(rows)
     yield ""
-    yield f"Cost, a step; × = as a multiple of {figures['baseline']}."
+    yield f"Cost, a step; × = as a multiple of {figures['baseline']}.{_side_by_side(rows)}"
     yield ""
     base = next((row["efficiency"] for row in rows if row["method"] == figures["baseline"]), None)
     yield from _table(
@@ -245,6 +246,16 @@ def _markdown(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "```"
     yield from (command for row in rows for command in row["commands"])
     yield "```"
+
+
+def _side_by_side(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say what seconds are worth where answers were asked for side by side."""
+    threads = sorted({number for row in rows for number in row["threads"]})
+    if threads == [1]:
+        return ""
+    if len(threads) == 1:
+        return f" Answers were asked for {threads[0]} at a time; seconds include the waiting."
+    return f" Runs had --threads {', '.join(map(str, threads))}: compare no seconds across them."
 
 
 def _by_type(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -332,6 +343,7 @@ def _command(log: RunLog) -> str:
         "temperature": s["temperature"] or None,
         "max-tokens": s["max_tokens"],
         "adapt-tokens": s["adapt_tokens"],
+        "threads": s["threads"] if s.get("threads", 1) > 1 else None,
     }
     words = ["drpg recap", *(f"--{k} {v}" for k, v in given.items() if v is not None)]
     words += [f"--set {key}={json.dumps(value)}" for key, value in s["options"].items()]

@@ -29,6 +29,9 @@ __all__ = ["RunLog"]
 _CONFIG = "config.json"
 _LINES = "run.jsonl"
 _STATES = "state"
+_LATER = {"threads": 1}
+"""Settings that came later, and what the runs from before them had."""
+
 _FREE = {"data", "schedule_name", "versions"}
 """Settings that may differ when a run is continued."""
 
@@ -142,7 +145,8 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 def _check_same(name: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(given))
+    now = {**_LATER, **json.loads(json.dumps(given))}
+    stored = {**_LATER, **stored}
     differing = [
         f"{key}: {stored.get(key)!r} stored, {now.get(key)!r} given"
         for key in sorted({*stored, *now} - _FREE)

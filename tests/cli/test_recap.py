@@ -208,3 +208,20 @@ def test_settings_come_from_a_file_and_the_command_line_wins(drpg: Drpg, here: P
     settings = json.loads((here / ".drpg/recap/filed/config.json").read_text())
 
     assert (settings["optimizer"], settings["options"]) == ("icl", {"pool": 5, "demos": 1})
+
+
+def test_prompts_side_by_side_are_said_beside_the_seconds(drpg: Drpg, here: Path) -> None:
+    drpg("recap", *COMMON, "--name", "base")
+    both = drpg("recap", *COMMON, "--threads", "2", "--name", "both", "--optimizer", "icl")
+    assert both.exit_code == 0
+
+    mixed = drpg("recap-report", "base", "both").stdout
+    same = drpg("recap-report", "both").stdout
+
+    assert "Runs had --threads 1, 2: compare no seconds across them." in mixed
+    assert "Answers were asked for 2 at a time; seconds include the waiting." in same
+    assert "--threads 2 --name both" in same
+    assert "threads" not in drpg("recap-report", "base").stdout
+
+    other = drpg("recap", *COMMON, "--name", "both", "--optimizer", "icl", exit_code=1)
+    assert "threads: 2 stored, 1 given" in other.stderr
