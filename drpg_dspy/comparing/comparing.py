@@ -185,7 +185,7 @@ def _compare(
     task: Task, columns: Sequence[Column], seeds: int, folder: Path, title: str, *, keep: bool
 ) -> Comparison:
     folder.mkdir(parents=True, exist_ok=True)
-    with lock_for(folder / _SETTINGS):
+    with lock_for(folder / _SETTINGS, remove=True):
         _settle(task, folder / _SETTINGS)
         results: dict[str, list[ColumnResult]] = {}
         failed: dict[str, str] = {}

@@ -76,7 +76,7 @@ class RunLog:
         Raises:
             RunInUse: Another live process writes it.
         """
-        return lock_for(self.folder / _LINES)
+        return lock_for(self.folder / _LINES, remove=True)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the records; a half-written last line is left out.

@@ -33,7 +33,7 @@ _guard = threading.Lock()
 
 
 @contextmanager
-def lock_for(memory: Path) -> Iterator[None]:
+def lock_for(memory: Path, *, remove: bool = False) -> Iterator[None]:
     """Hold a memory file against a second runner for the length of the block.
 
     The lock is the operating system's, on a small file beside the memory: it goes with its
@@ -42,6 +42,8 @@ def lock_for(memory: Path) -> Iterator[None]:
 
     Args:
         memory: The memory file; it need not exist yet, its folder must.
+        remove: Leave no file behind. A run keeps its own: it tells a lost run from one that was
+            never begun (:func:`was_locked`).
 
     Raises:
         RunInUse: Another live process, or another thread of this one, holds it.
@@ -63,6 +65,8 @@ def lock_for(memory: Path) -> Iterator[None]:
             held.depth -= 1
             if not held.depth:
                 del _held[path]
+                if remove:  # before it is let go: afterwards it may be another's
+                    path.unlink(missing_ok=True)
                 os.close(held.descriptor)
 
 
@@ -94,6 +98,12 @@ def _lock_path(memory: Path) -> Path:
 
 
 def _acquire(path: Path, memory: Path) -> int:
+    while (descriptor := _try_acquire(path, memory)) is None:
+        pass  # who held it removed it after we had opened it
+    return descriptor
+
+
+def _try_acquire(path: Path, memory: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try_lock(descriptor):
@@ -101,6 +111,9 @@ def _acquire(path: Path, memory: Path) -> int:
                 f"{memory} is being run by {_owner(descriptor)}. Wait for it or stop it; one "
                 "process at a time may continue a run."
             )
+        if not _is_there(path, descriptor):
+            os.close(descriptor)
+            return None
         owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
         os.ftruncate(descriptor, 0)
         os.write(descriptor, owner)
@@ -108,6 +121,13 @@ def _acquire(path: Path, memory: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -118,3 +118,53 @@ def test_another_thread_of_the_same_process_is_refused(memory: Path) -> None:
 def test_asking_writes_nothing(memory: Path, tmp_path: Path) -> None:
     assert not is_locked(memory)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_may_leave_no_file_behind(memory: Path) -> None:
+    with lock_for(memory, remove=True), lock_for(memory, remove=True):
+        assert is_locked(memory)
+    assert list(memory.parent.iterdir()) == []
+    assert not is_locked(memory)
+    with lock_for(memory):
+        pass
+    assert [path.name for path in memory.parent.iterdir()] == ["memory.sqlite.running"]
+
+
+def test_a_file_that_was_removed_meanwhile_is_no_lock(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = memory.with_name("memory.sqlite.running")
+    opened = os.open
+
+    def late(path: Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = opened(path, flags, mode)
+        if Path(path) == file:
+            monkeypatch.setattr(os, "open", opened)
+            file.unlink()  # by its holder, between our opening and locking it
+        return descriptor
+
+    monkeypatch.setattr(os, "open", late)
+    with lock_for(memory, remove=True):
+        assert file.exists()
+        assert is_locked(memory)
+
+
+def test_many_processes_never_hold_a_removed_lock_together(memory: Path) -> None:
+    inside = memory.with_name("inside")
+    children = []
+    for _ in range(4):
+        if not (pid := os.fork()):
+            ok = True
+            for _ in range(200):
+                try:
+                    with lock_for(memory, remove=True):
+                        handle = os.open(inside, os.O_CREAT | os.O_EXCL)  # fails if another is
+                        os.close(handle)
+                        os.unlink(inside)
+                except RunInUse:
+                    continue
+                except FileExistsError:
+                    ok = False
+            os._exit(0 if ok else 1)
+        children.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4

@@ -23,6 +23,28 @@ _GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _AT_LINE_END = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*(?=\n|\Z)")
 _BETWEEN = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*")
 
+_CODE = re.compile(r"^[ \t]*```.*?^[ \t]*```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+
+_NUMBERS = re.compile(rf"(?<=\d)[ \t]*[{_COMMAS}][ \t]*(?=\d)")
+"""Between numbers a dash would make a range of them."""
+
+_NEEDLESS = re.compile(
+    rf"""
+    [ \t]*[{_COMMAS}](?=[ \t]+(?:and|or|but|nor|so|yet|because|while|which|who|where|when)\b)
+    | (?:(?<=^)|(?<=[.!?]\s)|(?<=[-*•]\s)) (?P<opening>
+        however|therefore|moreover|furthermore|additionally|finally|overall|instead|meanwhile
+        |first|firstly|second|secondly|third|thirdly|next|then|also|still|thus|today|yes|no
+        |in\ addition|in\ conclusion|in\ short|for\ example|for\ instance|of\ course|after\ all
+      )[{_COMMAS}]
+    | (?P<date>
+        \b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)
+        (?:\.|uary|ruary|ch|il|ust|ember|tember|ober)?[ \t]+\d\d?
+      )[{_COMMAS}](?=[ \t]*\d{{4}}\b)
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+"""Commas that English does without: before a conjunction, after an opening, before a year."""
+
 
 def mends(given: bool | Sequence[Mend]) -> frozenset[Mend]:
     """Return the kinds that are meant: all, none, or those that are named.
@@ -52,11 +74,18 @@ def kind_of(rule: Rule) -> Mend | None:
 def mended(answer: str, rule: Rule) -> str:
     """Return an answer that satisfies a rule, or the answer itself where that takes a writer.
 
-    Letters change their case, commas become dashes, and what the answer is to begin or end with
-    is put there; nothing is left out but commas.
+    Letters change their case. Commas go where English does without them, and become dashes (between
+    numbers semicolons) elsewhere; those of code stay, and with them the answer. What an answer is
+    to begin or end with is put there. Nothing is left out but commas.
 
     >>> mended("First, 1,000 crabs, then none,", NoCommasRule())
-    'First – 1000 crabs – then none'
+    'First 1000 crabs – then none'
+    >>> mended("However, it rained on May 5, 2026, and we left.", NoCommasRule())
+    'However it rained on May 5 2026 and we left.'
+    >>> mended("In 1998, 2003, Rome", NoCommasRule())
+    'In 1998; 2003 – Rome'
+    >>> mended("Call `f(a, b)`.", NoCommasRule())
+    'Call `f(a, b)`.'
     >>> mended("Here are two tools.", StartRule("Google"))
     'Google – Here are two tools.'
     >>> mended("Is that all there is.", EndRule("?"))
@@ -69,7 +98,11 @@ def mended(answer: str, rule: Rule) -> str:
     if isinstance(rule, CaseRule):
         return answer.upper() if rule.upper else answer.lower()
     if isinstance(rule, NoCommasRule):
+        if any(mark in code for code in _CODE.findall(answer) for mark in COMMAS):
+            return answer
         text = _AT_LINE_END.sub("", _GROUPED.sub("", answer))
+        text = _NEEDLESS.sub(lambda found: found["opening"] or found["date"] or "", text)
+        text = _NUMBERS.sub("; ", text)
         return _BETWEEN.sub(" – ", text)
     if isinstance(rule, StartRule) and rule.whole:
         between = " " if rule.text.rstrip()[-1:] in _MARKS else " – "
