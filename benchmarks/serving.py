@@ -17,7 +17,8 @@ client sees it. ``cpu_ms_per_request``: processor time of a service's process, w
 program's turns do not lengthen (its use of the caches does). Each example in a
 prompt (``--shots``) costs DSPy about half a millisecond of formatting on the service's event
 loop, which is the method's cost and not the wrapping's. Clients that ask again at once keep a
-service busy; ``--pause`` lets each wait between requests, as people do.
+service busy and fall into step with one another; with ``--pause`` each waits before a request,
+for a time drawn from an exponential distribution of that mean: people who know nothing of others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -162,7 +164,10 @@ class Clients:
 
     def _use(self, number: int, arm: str, address: str, turns: range) -> None:
         client = self.connections[number]
+        chance = random.Random(turns.start)
         for turn in turns:
+            if self.pause:
+                time.sleep(chance.expovariate(1 / self.pause))
             began = time.perf_counter()
             asked = {"question": f"May customer {turn % 977} return item {turn}?"}
             answer = client.post(f"{address}/answers", json=asked).raise_for_status().json()
@@ -171,7 +176,6 @@ class Clients:
                 self.latencies[arm].append(took)
             if arm == "wrapped":
                 self._judge(client, address, answer["id"], turn)
-            time.sleep(self.pause)
 
     def _judge(self, client: httpx.Client, address: str, id: str, turn: int) -> None:
         scores = [float(turn % 3 != 0)]
@@ -256,7 +260,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--think", type=float, default=0.05, help="seconds the model takes")
     parser.add_argument("--shots", type=int, default=0, help="examples in each prompt")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds between requests")
+    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds between requests")
     options = parser.parse_args()
     os.environ[SHOTS] = str(options.shots)
     with tempfile.TemporaryDirectory() as folder:

@@ -41,6 +41,7 @@ from drpg_dspy.exceptions import StorageError
 __all__ = ["digest", "dumps", "from_plain", "loads", "sendable", "to_plain"]
 
 _MAX_DEPTH = 64
+_CANONICAL = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
 def to_plain(value: Any, *, where: str = "value") -> Any:
@@ -90,9 +91,7 @@ def dumps(value: Any, *, where: str = "value") -> str:
     >>> dumps({"b": 1, "a": float("nan")})
     '{"a":{"$float":"nan"},"b":1}'
     """
-    return json.dumps(
-        to_plain(value, where=where), ensure_ascii=True, sort_keys=True, separators=(",", ":")
-    )
+    return _CANONICAL.encode(to_plain(value, where=where))
 
 
 def loads(text: str) -> Any:

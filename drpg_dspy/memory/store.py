@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from drpg_dspy.exceptions import DRPGError, StorageError
+from drpg_dspy.exceptions import StorageError
 from drpg_dspy.memory import schema
 
 __all__ = ["Store", "temporary_file"]
@@ -71,10 +71,13 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend the reading connection; each statement sees what is committed by then."""
-        with self._own.read, self._explained():
-            if self._own.reader is None:
-                self._own.reader = self._connect(write=False)
-            yield self._own.reader
+        with self._own.read:
+            try:
+                if self._own.reader is None:
+                    self._own.reader = self._connect(write=False)
+                yield self._own.reader
+            except sqlite3.DatabaseError as error:
+                raise self._explained(error) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -107,11 +110,14 @@ class Store:
         """Lend the writing connection without a transaction, for what allows none."""
         if self.read_only:
             raise StorageError(f"{self.path} was opened with read_only=True; nothing is written.")
-        with self._own.write, self._explained():
-            if self._own.writer is None:
-                self._own.writer = self._connect(write=True)
-            self._check_file()
-            yield self._own.writer
+        with self._own.write:
+            try:
+                if self._own.writer is None:
+                    self._own.writer = self._connect(write=True)
+                self._check_file()
+                yield self._own.writer
+            except sqlite3.DatabaseError as error:
+                raise self._explained(error) from error
 
     @property
     def embedding_lock(self) -> AbstractContextManager[Any]:
@@ -177,29 +183,24 @@ class Store:
             raise
         return db
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except DRPGError:
-            raise
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise StorageError(
-                    f"Another process has held the write lock of {self.path} for "
-                    f"{self.timeout:g} s. Wait for it, or open the memory with a longer timeout."
-                ) from error
-            remedy = (
-                " Give this user the right to write it and its folder (chmod, chown)."
-                if "readonly" in str(error)
-                else ""
-            )
-            raise StorageError(f"{self.path} could not be used: {error}.{remedy}") from error
-        except sqlite3.DatabaseError as error:
-            raise StorageError(
+    def _explained(self, error: sqlite3.DatabaseError) -> StorageError:
+        """Say what an error of SQLite means here, and the remedy."""
+        if not isinstance(error, sqlite3.OperationalError):
+            return StorageError(
                 f"{self.path} is damaged: {error}. Restore it from a copy; what is left can be "
                 "read with: sqlite3 FILE .recover"
-            ) from error
+            )
+        if "locked" in str(error):
+            return StorageError(
+                f"Another process has held the write lock of {self.path} for "
+                f"{self.timeout:g} s. Wait for it, or open the memory with a longer timeout."
+            )
+        remedy = (
+            " Give this user the right to write it and its folder (chmod, chown)."
+            if "readonly" in str(error)
+            else ""
+        )
+        return StorageError(f"{self.path} could not be used: {error}.{remedy}")
 
     # A fork copies locks in whatever state they are, and connections that must not be used
     # twice. So a fork waits until no thread is inside a store, and the child starts afresh.

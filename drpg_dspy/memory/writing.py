@@ -97,7 +97,7 @@ def add_rollout(
     if step != rollout.step:
         db.execute("UPDATE rollouts SET step = ? WHERE seq = ?", (step, seq))
     policies = {
-        route: adopt(db, replace(policy, route=route), step)
+        route: adopt(db, policy if policy.route == route else replace(policy, route=route), step)
         for route, policy in guidance.policies.items()
     }
     versions = dumps({route: policy.version for route, policy in policies.items()})
