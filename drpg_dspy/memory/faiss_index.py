@@ -162,9 +162,9 @@ class FaissIndex:
             verdict: Which index; ``None`` for both.
             similarities: Gives the exact similarities, in [-1, 1].
         """
-        if self._last is None or not np.array_equal(self._last.vector, vector):
-            self._last = _Query(vector, self._rotation)
         query = self._last
+        if query is None or not np.array_equal(query.vector, vector):
+            self._last = query = _Query(vector, self._rotation)
         parts = self._parts.values() if verdict is None else (self._parts[verdict],)
         with _one_thread():
             found = [part.candidates(query, k) for part in parts if len(part)]
@@ -291,8 +291,11 @@ class _Part:
         wanted = 6 * k + _SPARE
         while True:
             found = [block.coarse.search(query.coarse, min(len(block), wanted)) for block in blocks]
-            best = np.concatenate([scores[0] for scores, _ in found])
-            floor = float(np.partition(best, -k)[-k]) - 2.0 * error * query.scale * self._scale
+            if len(found) == 1:  # FAISS gives them sorted
+                kth = found[0][0][0, k - 1]
+            else:
+                kth = np.partition(np.concatenate([scores[0] for scores, _ in found]), -k)[-k]
+            floor = float(kth) - 2.0 * error * query.scale * self._scale
             if all(
                 len(block) <= wanted or scores[0, -1] < floor
                 for block, (scores, _) in zip(blocks, found, strict=True)

@@ -85,14 +85,15 @@ def add_rollout(
         ValueError: The id exists already.
     """
     id, guidance = encode_text(rollout.id), rollout.guidance
-    if db.execute("SELECT 1 FROM rollouts WHERE id = ?", (id,)).fetchone():
+    try:
+        seq = db.execute(
+            "INSERT INTO rollouts (id, step, failed, text) VALUES (?, ?, ?, ?)",
+            (id, rollout.step, rollout.failed, text),
+        ).lastrowid
+    except sqlite3.IntegrityError as error:
         raise ValueError(
             f"A rollout with the id {rollout.id!r} is already in {path}; ids must be unique."
-        )
-    seq = db.execute(
-        "INSERT INTO rollouts (id, step, failed, text) VALUES (?, ?, ?, ?)",
-        (id, rollout.step, rollout.failed, text),
-    ).lastrowid
+        ) from error
     step = rollout.step or int(seq or 0)
     if step != rollout.step:
         db.execute("UPDATE rollouts SET step = ? WHERE seq = ?", (step, seq))
@@ -145,13 +146,16 @@ def adopt(db: sqlite3.Connection, policy: Policy, step: int) -> Policy:
     row = db.execute(
         f"SELECT {POLICY_COLUMNS} FROM policies WHERE route = ? AND digest = ?", (route, digest)
     ).fetchone()
-    before = db.execute("SELECT version FROM in_force WHERE route = ?", (place,)).fetchone()
+    before, last = db.execute(
+        "SELECT (SELECT version FROM in_force WHERE route = ?), "
+        "(SELECT max(version) FROM policies WHERE route = ?)",
+        (place, route),
+    ).fetchone()
     if row is None:
-        last = db.execute("SELECT max(version) FROM policies WHERE route = ?", (route,)).fetchone()
         stored = replace(
             policy,
-            version=(last[0] or 0) + 1,
-            parent=0 if before is None else before[0],
+            version=(last or 0) + 1,
+            parent=before or 0,
             step=policy.step or step,
         )
         db.execute(
@@ -173,7 +177,7 @@ def adopt(db: sqlite3.Connection, policy: Policy, step: int) -> Policy:
         add_event(db, "policy", f"{policy.route}@{stored.version}")
     else:
         stored = decode_policy(row)
-    if before is None or before[0] != stored.version:
+    if before != stored.version:
         db.execute("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (place, stored.version))
     return stored
 

@@ -268,8 +268,11 @@ def test_the_files_hold_the_table_and_the_page_needs_nothing_else(
     assert "drpg" in str(found)
 
 
-def test_all_runs_stand_in_one_mlflow_experiment(setup: Setup, tmp_path: Path) -> None:
+def test_all_runs_stand_in_one_mlflow_experiment(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)  # where MLflow puts artifacts beside a database
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
 
     found = setup(
