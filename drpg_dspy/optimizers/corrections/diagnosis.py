@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 
 from drpg_dspy.injection import named_media
+from drpg_dspy.optimizers.corrections.echoes import echoes
 from drpg_dspy.optimizers.corrections.instructions import EVERY_ROUTE
 from drpg_dspy.optimizers.corrections.replies import ask, read
 from drpg_dspy.optimizers.corrections.traces import ModuleGraph, show_calls
@@ -83,8 +84,9 @@ class Diagnosed:
     Attributes:
         corrections: Text by route, in the order in which the blame went back.
         counts: Events: ``diagnosis_unreadable``, ``diagnosis_unknown_route``,
-            ``diagnosis_uncalled_route``, ``diagnosis_names_nobody``, ``gradients_empty`` and
-            those of :func:`drpg_dspy.optimizers.rules.parse_rules`.
+            ``diagnosis_uncalled_route``, ``diagnosis_names_nobody``, ``gradients_empty``,
+            ``gradients_echoed`` (they only repeat the record) and those of
+            :func:`drpg_dspy.optimizers.rules.parse_rules`.
     """
 
     corrections: Mapping[str, str] = field(default_factory=dict)
@@ -211,8 +213,6 @@ class Diagnosis(dspy.Module):
             )
             if rule:
                 corrections[route] = rule
-            else:
-                counts["gradients_empty"] += 1
             for feeder in graph.feeders(route) if upstream else ():
                 complaints.setdefault(feeder, []).append(f"Module {route}: {upstream}")
                 if passing and not rule and feeder not in asked and feeder not in queue:
@@ -229,24 +229,33 @@ class Diagnosis(dspy.Module):
     ) -> tuple[str, str]:
         whole = route == EVERY_ROUTE
         purpose = _purpose(self.card.task) if whole else self.purposes.get(route, "")
+        module = f"{'the whole program' if whole else route}: {purpose}"
+        record = show_calls(graph, "" if whole else route)
         reply = ask(
             CorrectModule,
             _CORRECTION,
-            module=f"{'the whole program' if whole else route}: {purpose}",
+            module=module,
             rules_in_force=list(in_force.get(route, ())),
-            record=show_calls(graph, "" if whole else route),
+            record=record,
             complaint=complaint,
         )
         found = read(reply)
         rules = found.get("rules", "") if found else reply
         upstream = str(found.get("upstream") or "").strip()[:_MAX_TEXT]
         if found and not _as_list(rules):
+            counts["gradients_empty"] += 1
             return "", upstream
         parsed = parse_rules(
             _as_list(rules) if found else reply, max_rules=1, max_rule_chars=self.max_chars
         )
         counts.update(parsed.counts)
-        return (parsed.texts[0] if parsed.texts else ""), upstream
+        if not parsed.texts:
+            counts["gradients_empty"] += 1
+            return "", upstream
+        if echoes(parsed.texts[0], f"{module}\n{record}", self.purposes):
+            counts["gradients_echoed"] += 1
+            return "", upstream
+        return parsed.texts[0], upstream
 
 
 def _route_meant(name: str, known: Sequence[str], graph: ModuleGraph) -> str:

@@ -170,6 +170,39 @@ def test_an_empty_correction_is_counted(rules: Any) -> None:
     assert found.counts["gradients_empty"] == 1
 
 
+@pytest.mark.parametrize(
+    "copied",
+    [
+        "step 1: module: read",  # a heading of the record
+        "read: Do the read part.",  # what the module is there for
+        "The answer was an author from Tacoma, by the look of it all.",  # what it received
+        'summarise # note: the value you produce must adhere to the JSON schema: {"type": "array"}',
+    ],
+)
+def test_what_is_copied_from_the_case_is_no_correction(copied: str) -> None:
+    received = "the answer was an author from Tacoma, by the look of it all"
+    calls = (Call("read", {"question": received}, {"notes": "x"}), *CALLS[1:])
+    lm = lm_of(
+        {"step": 1, "modules_at_fault": ["read"], "reason": ""},
+        {"rules": [copied], "upstream": ""},
+    )
+
+    found = diagnose(lm, failure(calls))
+
+    assert found.corrections == {}
+    assert found.counts == {"gradients_echoed": 1}
+
+
+def test_the_reviewers_words_may_be_kept() -> None:
+    said = "Give the name of the author and of the town, too."
+    lm = lm_of(
+        {"step": 1, "modules_at_fault": ["read"], "reason": ""},
+        {"rules": [said], "upstream": ""},
+    )
+
+    assert diagnose(lm, failure(text=said)).corrections == {"read": said}
+
+
 def test_a_correction_is_cut_to_what_a_policy_can_hold() -> None:
     long = {"rules": ["Keep every name that the passages give, " * 9], "upstream": ""}
     lm = lm_of({"step": 1, "modules_at_fault": ["read"], "reason": ""}, long)
