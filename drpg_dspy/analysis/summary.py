@@ -219,7 +219,10 @@ def summarise(memory: Memory) -> RunSummary:
     status = json.loads(memory.get_meta(STATUS_KEY) or "{}")
     state = status.get("state", "finished")
     stopped = "" if state == "finished" else status.get("reason") or state
-    return tally.summary(max(tally.seconds, status.get("seconds", 0.0)), stopped)
+    seconds = status.get("seconds", 0.0)
+    if status.get("threads", 1) == 1:  # the clock of a process that was killed is lost
+        seconds = max(tally.seconds, seconds)
+    return tally.summary(seconds, stopped)
 
 
 def rolling_scores(memory: Memory, window: int = ROLLING_WINDOW) -> list[tuple[int, float]]:

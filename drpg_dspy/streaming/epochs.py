@@ -82,7 +82,7 @@ def run_epochs(
     with _locked(learner), Interrupts():
         settle(memory, learner, [one for part in parts.values() for one in part], judged_by, 0)
         spending = Spending(memory, budget or Budget(), _seconds(memory))
-        with _status(memory, learner.name, spending):
+        with _status(memory, learner.name, spending, threads):
             while sum(epoch.finished for epoch in read_epochs(memory)) < epochs:
                 EpochPass(learner, judged_by, retry, spending, progress, threads).run(parts)
     return read_epochs(memory)
@@ -172,11 +172,16 @@ def _seconds(memory: Memory) -> float:
 
 
 @contextlib.contextmanager
-def _status(memory: Memory, name: str, spending: Spending) -> Iterator[None]:
+def _status(memory: Memory, name: str, spending: Spending, threads: int) -> Iterator[None]:
     """Keep how the run stands, and for how long it went; a spent budget ends the block."""
 
     def note(state: str, reason: str = "") -> None:
-        kept = {"state": state, "reason": reason, "seconds": spending.seconds}
+        kept = {
+            "state": state,
+            "reason": reason,
+            "seconds": spending.seconds,
+            "threads": threads,
+        }
         memory.set_meta(STATUS_KEY, json.dumps(kept))
 
     note("running", "still running, or killed")

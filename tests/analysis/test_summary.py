@@ -127,6 +127,18 @@ def test_the_status_left_by_the_runner_tells_why_a_run_is_not_finished(
     assert "stopped: enough" in str(summary)
 
 
+@pytest.mark.parametrize(("threads", "seconds"), [(1, 4.0), (4, 1.5)])
+def test_answers_made_side_by_side_take_the_time_of_the_clock(
+    memory: SQLiteMemory, threads: int, seconds: float
+) -> None:
+    add(memory, "00001", Feedback(1.0))
+    add(memory, "00002", Feedback(1.0))  # two seconds each
+    status = {"state": "finished", "seconds": 1.5, "threads": threads}
+    memory.set_meta("stream:status", json.dumps(status))
+
+    assert summarise(memory).seconds == seconds
+
+
 def test_the_learning_curve_is_the_mean_of_a_window_over_judged_steps(
     memory: SQLiteMemory,
 ) -> None:
