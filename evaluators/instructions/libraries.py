@@ -28,6 +28,7 @@ __all__ = [
 _EXTRA = "ifbench"
 _NLTK_TAGGER = "taggers/averaged_perceptron_tagger_eng/"
 _TAGGED = 10  # the taggers look a few words ahead, not further
+_importing = threading.RLock()  # NLTK's modules import each other: two threads find halves of them
 _lock = threading.Lock()  # TextBlob fills its lexicon on first use, in place
 
 
@@ -127,7 +128,8 @@ def tagger_name() -> str:
 
 def _module(name: str, package: str) -> Any:
     try:
-        return importlib.import_module(name)
+        with _importing:
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise EvaluationFailed(str(missing_extra("This instruction", _EXTRA, package))) from error
 
