@@ -31,8 +31,11 @@ def report_as_text(folder: RunFolder, summary: RunSummary, metric: str, memory: 
     config = folder.config
     title = f"{folder.name}: {method_of(config)} on {config.benchmark}, {config.lm}"
     # Answers to the same items under other policies have no score together.
-    score = f"{summary.n} answers" if "epochs" in config.extra else _score(summary, metric)
-    lines = _figures(title, score, summary, arms_as_text(config, memory))
+    epochs = "epochs" in config.extra
+    score = f"{summary.n} answers" if epochs else _score(summary, metric)
+    # Verdicts on selection and test items are kept as such, so that nothing learns from them.
+    held = "kept from learning" if epochs else "judged without proof"
+    lines = _figures(title, score, summary, arms_as_text(config, memory), held)
     if folder.running:
         lines.append("  still running")
     elif summary.stopped:
@@ -79,9 +82,15 @@ def steps_as_text(memory: Memory) -> Iterator[str]:
         yield columns(rows, ("step", "", "policy", "shots", "tokens", "question", "answer")) + "\n"
 
 
-def _figures(title: str, score: str, summary: RunSummary, arms: str) -> list[str]:
+def _figures(
+    title: str,
+    score: str,
+    summary: RunSummary,
+    arms: str,
+    uninformative: str = "judged without proof",
+) -> list[str]:
     lines = [heading(clip(title, 100)), f"  {score}"]
-    if missing := _missing(summary):
+    if missing := _missing(summary, uninformative):
         lines.append(f"  {missing}")
     if arms:
         lines.append(arms)
@@ -168,13 +177,13 @@ def _score(summary: RunSummary, metric: str) -> str:
     return f"{metric} {share(summary.score)}: {summary.correct} right of {summary.settled}"
 
 
-def _missing(summary: RunSummary) -> str:
+def _missing(summary: RunSummary, uninformative: str) -> str:
     lost = ("not judged", "failed")  # of all that the score is over
     numbers = {
         "not judged": summary.not_judged,
         "failed": summary.failed,
         "waiting for feedback (count when it comes)": summary.waiting,
-        "judged without proof": summary.uninformative,
+        uninformative: summary.uninformative,
         "not learned from": summary.learn_failed,
     }
     said = ", ".join(f"{n} {name}" for name, n in numbers.items() if n or name in lost)

@@ -35,6 +35,8 @@ def test_an_epoch_answers_the_same_test_items_before_and_after(epochs: Drpg, drp
     assert "test          0.0 % before, 100.0 % after, of 4: 4 fixed, 0 broken, p = 0.12" in said
     assert "accepted: self: End every answer with the word units." in said
     assert "drpg audit first" in said
+    assert "kept from learning" in said
+    assert "without proof" not in said
     assert RunFolder.open("first").status == "finished"
     assert "test          0.0 % before" in drpg("show", "first").stdout
 
