@@ -13,8 +13,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ from drpg_dspy.continual import (
 from drpg_dspy.exceptions import BenchmarkDataMissing, StorageError
 from drpg_dspy.plain import digest
 from drpg_dspy.streaming import RunConfig
+from drpg_dspy.streaming.attempts import is_passing
+from drpg_dspy.streaming.refusals import refusal
 
 __all__ = [
     "DEFAULTS",
@@ -71,6 +73,7 @@ OWN_METHODS: Mapping[str, Callable[..., Any]] = {
 
 # Answers are cut on purpose, and MIPROv2 passes its proposer fields that it does not use.
 _EXPECTED = dict.fromkeys(("dspy.clients.lm", "dspy.predict.predict", "optuna"), logging.ERROR)
+_GO_ON = "the same command goes on from here."
 _SELF_PLAY = {"tasks"}
 """Arguments of self-play, given with ``--set`` among those of the method."""
 
@@ -95,8 +98,8 @@ def run(options: Mapping[str, Any]) -> None:
         lm = make_lm(options["lm"], options)
         log = _open(folder, settings, overwrite=options["overwrite"])
         protocol = Protocol(schedule, prompts, judge, options["full_information"])
-        _default_verdicts(folder, lm, options, recap.program(), protocol)
-        try:
+        with _goes_on_later():
+            _default_verdicts(folder, lm, options, recap.program(), protocol)
             run_protocol(
                 make,
                 protocol,
@@ -106,12 +109,26 @@ def run(options: Mapping[str, Any]) -> None:
                 progress=lambda line: click.echo(f"{folder.name}: {line}", err=True),
                 threads=options["threads"],
             )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("Interrupted; the same command goes on from here.") from None
     for what, count in sorted(judge.counts.items()):
         if what in ("nonsense", "failed", "no_judge"):
             click.echo(f"{count} checks were not judged: {what.replace('_', ' ')}.", err=True)
     click.echo(f"{folder.name} is finished: drpg recap-report {folder.name}")
+
+
+@contextmanager
+def _goes_on_later() -> Iterator[None]:
+    """Say in a line why a run stops where it can be continued."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Interrupted; {_GO_ON}") from None
+    except Exception as raised:
+        if said := refusal(raised):
+            raise Stopped(f"{said} Then {_GO_ON}") from raised
+        if is_passing(raised):
+            why = f"{type(raised).__name__}: {raised}"
+            raise Stopped(f"The language model is out of reach ({why}). Later {_GO_ON}") from raised
+        raise
 
 
 def check_judge(spec: str) -> None:

@@ -11,6 +11,7 @@ import functools
 import re
 
 from drpg_dspy.constraints.base import MAX_TEXT, RULE_TYPES, Check, known_type
+from drpg_dspy.constraints.doubts import doubtful
 from drpg_dspy.constraints.rules import (
     CaseRule,
     EndRule,
@@ -133,7 +134,8 @@ def parse_rule(constraint_type: str, text: str) -> tuple[Rule, ...]:
 def _parsed(kind: str, text: str) -> tuple[Rule, ...]:
     if kind not in RULE_TYPES or not text.strip():
         return ()
-    return _PARSERS[kind](" ".join(text.split()))
+    joined = " ".join(text.split())
+    return () if doubtful(kind, joined) else _PARSERS[kind](joined)
 
 
 def _length(text: str) -> tuple[Rule, ...]:

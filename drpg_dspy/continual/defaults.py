@@ -13,6 +13,7 @@ from dspy.utils.exceptions import DSPyError
 from drpg_dspy.continual.context import Prompt
 from drpg_dspy.continual.prompting import respond
 from drpg_dspy.plain import digest
+from drpg_dspy.streaming.attempts import is_passing
 from drpg_dspy.streaming.refusals import refusal
 
 __all__ = ["DefaultAnswers"]
@@ -53,7 +54,8 @@ class DefaultAnswers:
         """Return an answer for each prompt, by its id; what is not on file is asked now.
 
         Raises:
-            DSPyError: The language model refuses every request.
+            DSPyError: The language model refuses every request or is out of reach. What it had
+                answered by then is kept.
         """
         known = self.known()
         with dspy.context(lm=self.lm):
@@ -66,9 +68,9 @@ class DefaultAnswers:
         try:
             answer = respond(program, prompt.text)
         except (DSPyError, ValueError) as raised:
-            if refusal(raised):
+            if refusal(raised) or is_passing(raised):
                 raise
-            answer = ""
+            return ""  # a reply that could not be read stands for this run, and is not kept
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"prompt": prompt.text, "answer": answer}) + "\n"
         with self.path.open("ab") as file:  # one write: runs may measure at the same time

@@ -304,6 +304,26 @@ def test_default_answers_are_asked_once_and_shared(
     assert len(lm.prompts) == 4
 
 
+def test_default_answers_that_failed_are_not_kept(tmp_path: Path, program: dspy.Module) -> None:
+    prompts = [Prompt("p", "What is tea?"), Prompt("q", "What is salt?")]
+    whole = "[[ ## response ## ]]\nTea.\n\n[[ ## completed ## ]]"
+
+    def away(messages: Any) -> str:
+        if "salt" in messages[-1]["content"]:
+            raise ConnectionError("no route to host")
+        return whole
+
+    answers_of = DefaultAnswers(tmp_path, ScriptedLM(away), {})
+    with pytest.raises(Exception, match="no route to host"):
+        answers_of.answers(program, prompts)
+    assert answers_of.known() == {"What is tea?": "Tea."}
+
+    found = DefaultAnswers(tmp_path, ScriptedLM(["nonsense"]), {}).answers(program, prompts)
+    assert found == {"p": "Tea.", "q": ""}
+    again = DefaultAnswers(tmp_path, ScriptedLM([whole]), {}).answers(program, prompts)
+    assert again == {"p": "Tea.", "q": "Tea."}
+
+
 def test_a_prompt_without_constraints_is_left_as_it_is() -> None:
     assert with_requirements("What is tea?", []) == "What is tea?"
 

@@ -119,6 +119,10 @@ def author_name(author: Any) -> str:
     return name if name == "person" or name.startswith("person:") else f"person:{name}"
 
 
+_LAST = dt.datetime(9999, 12, 30, tzinfo=dt.UTC).timestamp()
+"""No later date can be written."""
+
+
 def expiry_time(expires: Any, now: float | None = None) -> float:
     """Return when a constraint expires, in seconds since the epoch; infinite = never.
 
@@ -145,6 +149,8 @@ def expiry_time(expires: Any, now: float | None = None) -> float:
         )
     if when <= now:
         raise ValueError(f"expires lies in the past: {expires!r}.")
+    if _LAST < when < math.inf:
+        raise ValueError(f"expires lies after the year 9999: {expires!r}. None = never.")
     return when
 
 

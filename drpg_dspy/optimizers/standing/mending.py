@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from drpg_dspy.constraints import CaseRule, EndRule, NoCommasRule, Rule, StartRule
-from drpg_dspy.constraints.measures import COMMAS
+from drpg_dspy.constraints.measures import COMMAS, is_json
 
 __all__ = ["MENDS", "Mend", "kind_of", "mended", "mends"]
 
@@ -23,7 +23,18 @@ _GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _AT_LINE_END = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*(?=\n|\Z)")
 _BETWEEN = re.compile(rf"[ \t]*[{_COMMAS}][ \t]*")
 
-_CODE = re.compile(r"^[ \t]*```.*?^[ \t]*```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_MACHINE = re.compile(
+    r"`[^`\n]+`|^[ \t]*(?:```|~~~)|https?://|\A\s*(?:select|insert|update|delete|create|with)\b.*"
+    r"\b(?:from|into|set|table|as)\b|</\w+>",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+"""Code, addresses, SQL and markup: a machine reads them letter by letter."""
+
+_TIGHT = re.compile(r"\w,\w")
+"""A comma within a decimal, a list of columns or a line of CSV; prose puts a blank after it."""
+
+_BLOCK_FIRST = re.compile(r"\s*(?:```|~~~|\||<\w)")
+_BLOCK_LAST = re.compile(r"(?:```|~~~|\||>)\s*\Z")
 
 _NUMBERS = re.compile(rf"(?<=\d)[ \t]*[{_COMMAS}][ \t]*(?=\d)")
 """Between numbers a dash would make a range of them."""
@@ -75,8 +86,9 @@ def mended(answer: str, rule: Rule) -> str:
     """Return an answer that satisfies a rule, or the answer itself where that takes a writer.
 
     Letters change their case. Commas go where English does without them, and become dashes (between
-    numbers semicolons) elsewhere; those of code stay, and with them the answer. What an answer is
-    to begin or end with is put there. Nothing is left out but commas.
+    numbers semicolons) elsewhere. What an answer is to begin or end with is put there. Nothing is
+    left out but commas. What a machine may read stays as it is, and with it the answer: code, SQL,
+    JSON, addresses, commas without a blank, a block or table at the end that would be touched.
 
     >>> mended("First, 1,000 crabs, then none,", NoCommasRule())
     'First 1000 crabs – then none'
@@ -95,19 +107,21 @@ def mended(answer: str, rule: Rule) -> str:
     """
     if not answer.strip():
         return answer
+    if (isinstance(rule, CaseRule | NoCommasRule) and _MACHINE.search(answer)) or is_json(answer):
+        return answer
     if isinstance(rule, CaseRule):
         return answer.upper() if rule.upper else answer.lower()
     if isinstance(rule, NoCommasRule):
-        if any(mark in code for code in _CODE.findall(answer) for mark in COMMAS):
+        if _TIGHT.search(_GROUPED.sub("", answer)):
             return answer
         text = _AT_LINE_END.sub("", _GROUPED.sub("", answer))
         text = _NEEDLESS.sub(lambda found: found["opening"] or found["date"] or "", text)
         text = _NUMBERS.sub("; ", text)
         return _BETWEEN.sub(" – ", text)
-    if isinstance(rule, StartRule) and rule.whole:
+    if isinstance(rule, StartRule) and rule.whole and not _BLOCK_FIRST.match(answer):
         between = " " if rule.text.rstrip()[-1:] in _MARKS else " – "
         return f"{rule.text}{between}{answer.lstrip()}"
-    if isinstance(rule, EndRule):
+    if isinstance(rule, EndRule) and not _BLOCK_LAST.search(answer):
         given = answer.rstrip()
         if len(rule.text) == 1 and rule.text in _MARKS:
             return f"{given.rstrip(_MARKS)}{rule.text}"

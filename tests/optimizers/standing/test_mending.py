@@ -52,6 +52,32 @@ def test_what_takes_a_writer_is_left_alone(kind: str, text: str) -> None:
     assert mended("It is far from here.", rule) == "It is far from here."
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("No_Commas", '{"a": 1, "b": [1, 2]}'),
+        ("No_Commas", "Er kostet 3,50 Euro."),
+        ("No_Commas", "See https://x.org/a,b?c=1"),
+        ("No_Commas", "name,age\nTom,5"),
+        ("No_Commas", "SELECT a, b FROM t WHERE x IN (1, 2)"),
+        ("No_Commas", "Call `f(a, b)`."),
+        ("All_Lower", "`MyClass.Method()` is at https://Ex.com/PathX"),
+        ("All_Upper", "~~~bash\necho $HOME\n~~~"),
+        ("All_Lower", "<b>Bold</b>"),
+        ("Start_With", "```python\nx=1\n```"),
+        ("Start_With", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("Start_With", '{"a": 1}'),
+        ("End_With", "So:\n```python\nx=1\n```"),
+        ("End_With", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("End_With", '{"a": 1}'),
+    ],
+)
+def test_what_a_machine_may_read_stays_as_it_is(kind: str, answer: str) -> None:
+    (rule,) = parse_rule(kind, MENDABLE[kind])
+
+    assert mended(answer, rule) == answer
+
+
 def test_an_empty_answer_is_not_mended() -> None:
     assert mended(" ", parse_rule("Start_With", MENDABLE["Start_With"])[0]) == " "
 
