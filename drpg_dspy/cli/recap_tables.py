@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from drpg_dspy.cli.app import wrong
+from drpg_dspy.cli.app import unknown_name, wrong
 from drpg_dspy.cli.layout import count
 from drpg_dspy.cli.recap_runs import find_runs, read_defaults
 from drpg_dspy.constraints import Schedule
@@ -23,6 +23,7 @@ from drpg_dspy.plain import digest
 __all__ = ["report"]
 
 _NONE = "–"
+_BASELINE = "base"  # need not be there
 
 
 @dataclass
@@ -73,6 +74,9 @@ def report(names: Sequence[str], *, baseline: str, out: Path | None, resamples: 
         raise wrong("RUNS", "None of these runs has an answer on record yet.")
     parts: list[str] = []
     plain: list[dict[str, Any]] = []
+    known = sorted({run.method for run in runs})
+    if baseline not in known and baseline != _BASELINE:
+        raise wrong("--baseline", unknown_name("method among these runs", baseline, known))
     for group in _groups(runs):
         figures = _figures(group, baseline, resamples)
         plain.append(figures)
@@ -344,6 +348,8 @@ def _command(log: RunLog) -> str:
         "max-tokens": s["max_tokens"],
         "adapt-tokens": s["adapt_tokens"],
         "threads": s["threads"] if s.get("threads", 1) > 1 else None,
+        "data": s.get("data"),
+        "embedder": s["embedder"] if s.get("embedder", "hashing") != "hashing" else None,
     }
     words = ["drpg recap", *(f"--{k} {v}" for k, v in given.items() if v is not None)]
     words += [f"--set {key}={json.dumps(value)}" for key, value in s["options"].items()]

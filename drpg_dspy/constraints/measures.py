@@ -38,10 +38,11 @@ _STOP = re.compile(r"[.!?…。！？]+[\"'”’)\]*_]*(?=\s|$)|[。！？]+")
 _ABBREVIATION = 12  # characters before a mark in which an abbreviation is looked for
 _ITEM_NUMBER = re.compile(r"\s*\d{1,3}\.")
 _NO_STOP = re.compile(
-    r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|no|inc|ltd|co|fig|approx)"
+    r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|inc|ltd|co|fig|approx)"
     r"|\b[a-z](?:\.[a-z])*)\.$",
     re.I,
 )
+_NUMERO = re.compile(r"\bno\.$", re.I)  # before a number, else the answer "No."
 
 
 def count_words(text: str) -> int:
@@ -61,6 +62,8 @@ def count_sentences(text: str) -> int:
     List items, headings, table rows and blank lines end one as well.
 
     >>> count_sentences("Dr. Lee paid $3.50, i.e. little. Why? Nobody knows!")
+    3
+    >>> count_sentences("Is it safe? No. It is No. 5 of our list.")
     3
     >>> count_sentences("# Title\\n- first item\\n- second item")
     3
@@ -180,7 +183,10 @@ def _ends_in(text: str, begin: int, end: int) -> Iterator[int]:
     for stop in _STOP.finditer(block):
         tail = block[max(start, stop.end() - _ABBREVIATION) : stop.end()]
         numbered = stop.end() - start < _ABBREVIATION and _ITEM_NUMBER.fullmatch(tail)
-        if numbered or (stop.end() < len(block) and _NO_STOP.search(tail)):
+        ahead = block[stop.end() :].lstrip()[:1]
+        if numbered or (ahead and _NO_STOP.search(tail)):
+            continue
+        if ahead.isdigit() and _NUMERO.search(tail):
             continue
         if _SOLID.search(block, start, stop.end()):
             yield begin + stop.end()

@@ -220,8 +220,39 @@ def test_prompts_side_by_side_are_said_beside_the_seconds(drpg: Drpg, here: Path
 
     assert "Runs had --threads 1, 2: compare no seconds across them." in mixed
     assert "Answers were asked for 2 at a time; seconds include the waiting." in same
-    assert "--threads 2 --name both" in same
+    assert "--threads 2 --data . --name both" in same
     assert "threads" not in drpg("recap-report", "base").stdout
 
     other = drpg("recap", *COMMON, "--name", "both", "--optimizer", "icl", exit_code=1)
     assert "threads: 2 stored, 1 given" in other.stderr
+
+
+def test_a_baseline_that_no_run_has_is_refused(drpg: Drpg, here: Path) -> None:
+    drpg("recap", *COMMON, "--name", "one")
+
+    said = drpg("recap-report", "one", "--baseline", "bse", exit_code=2).stderr
+
+    assert "There is no method among these runs 'bse'. Did you mean 'base'?" in " ".join(
+        said.split()
+    )
+
+
+def test_a_model_out_of_reach_is_said_in_a_line(drpg: Drpg, here: Path) -> None:
+    (here / "model.py").write_text(
+        MODEL
+        + """
+
+def away():
+    def reply(messages):
+        raise ConnectionError("no route to host")
+
+    return ScriptedLM(reply)
+"""
+    )
+    away = [part.replace("stubborn", "away") for part in COMMON]
+
+    said = drpg("recap", *away, "--name", "one", exit_code=1).stderr
+
+    assert "no route to host" in said
+    assert "the same command goes on from here" in said
+    assert "Traceback" not in said
