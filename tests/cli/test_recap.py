@@ -26,6 +26,13 @@ def stubborn():
     return ScriptedLM(reply)
 
 
+def away():
+    def reply(messages):
+        raise ConnectionError("no route to host")
+
+    return ScriptedLM(reply)
+
+
 def approving():
     """A judge that says yes to everything."""
     return ScriptedLM(["yes"])
@@ -238,17 +245,6 @@ def test_a_baseline_that_no_run_has_is_refused(drpg: Drpg, here: Path) -> None:
 
 
 def test_a_model_out_of_reach_is_said_in_a_line(drpg: Drpg, here: Path) -> None:
-    (here / "model.py").write_text(
-        MODEL
-        + """
-
-def away():
-    def reply(messages):
-        raise ConnectionError("no route to host")
-
-    return ScriptedLM(reply)
-"""
-    )
     away = [part.replace("stubborn", "away") for part in COMMON]
 
     said = drpg("recap", *away, "--name", "one", exit_code=1).stderr
