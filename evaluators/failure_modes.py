@@ -28,13 +28,13 @@ from dataclasses import dataclass
 
 from drpg_dspy.constraints import (
     KeywordRule,
-    LengthRule,
-    NoCommasRule,
+    Rule,
     RuleCheck,
     StartRule,
     is_refusal,
     parse_rule,
 )
+from drpg_dspy.constraints.wording import negated
 
 __all__ = [
     "MODES",
@@ -68,6 +68,10 @@ COPIED_WORDS = 6
 
 GROWTH = 1.5
 """How many times longer the written policy must have become."""
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'“])")
+
+_ASKING = r"\b(?:mention|include|use|using|say|contain|repeat|word|term|phrase)s?\s+"
 
 SAME_ANSWERS = 0.5
 """Share of answers equal to the baseline's from which growth is inert."""
@@ -105,9 +109,9 @@ def specification_lock(
     was, now = rules.check(kind, old, answer), rules.check(kind, new, answer)
     if was.satisfied and now.satisfied is False:
         return Finding("specification_lock", f"follows {old!r}, not {new!r}")
-    mark = _literal(kind, old)
-    if mark and not _holds(new, mark) and _holds(policy, mark):
-        return Finding("specification_lock", f"the policy still says {mark!r}")
+    for line in policy.splitlines():
+        if _demands(line, kind, old) and not _demands(line, kind, new):
+            return Finding("specification_lock", f"the policy still says {line.strip()[:80]!r}")
     return None
 
 
@@ -219,21 +223,31 @@ def keyword_persists(deleted: str, answer: str) -> Finding | None:
     return None
 
 
-def _literal(kind: str, text: str) -> str:
-    """Return the words by which a constraint's value can be known in another text."""
-    rules = parse_rule(kind, text)
-    if not rules or isinstance(rules[0], NoCommasRule):
-        return ""
-    rule = rules[0]
-    if isinstance(rule, LengthRule):
-        numbers = re.findall(r"\d+", text)
-        return f"{numbers[-1]} {rule.unit}" if numbers else ""
-    if isinstance(rule, KeywordRule):
-        return rule.keyword
-    return getattr(rule, "text", "")
+def _demands(line: str, kind: str, text: str) -> bool:
+    """Tell whether a line of a policy asks for what a constraint says, in its words or others."""
+    if _holds(line, text):
+        return True
+    wanted = set(parse_rule(kind, text))
+    if not wanted:
+        return False
+    for part in _SENTENCE.split(line):
+        stated: set[Rule] = set(parse_rule(kind, part.strip(" -*•\t")))
+        stated |= {rule for rule in wanted if _mentions(part, rule)}
+        if wanted <= stated:
+            return True
+    return False
+
+
+def _mentions(text: str, rule: Rule) -> bool:
+    """Tell whether a text asks for a keyword without quotes around it: "always mention tea"."""
+    if not isinstance(rule, KeywordRule) or rule.most == 0 or negated(text):
+        return False
+    words = r"\s+".join(map(re.escape, rule.keyword.split()))
+    return bool(re.search(rf"{_ASKING}(?:\W*\w+\W+){{0,3}}?\W*{words}\b", text, re.I))
 
 
 def _holds(text: str, mark: str) -> bool:
+    """Tell whether a text holds certain words in a row."""
     return f" {' '.join(_words(mark))} " in f" {' '.join(_words(text))} "
 
 

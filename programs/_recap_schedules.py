@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,8 @@ def schedule(name: str | os.PathLike[str]) -> Schedule:
     kind, _, rest = text.partition("-")
     steps, _, seed = rest.partition("-")
     if kind in ("random", "rules") and steps.isdigit() and seed.isdigit():
-        return generate(int(seed), int(steps), RULE_TYPES if kind == "rules" else TYPES)
+        made = generate(int(seed), int(steps), RULE_TYPES if kind == "rules" else TYPES)
+        return dataclasses.replace(made, name=f"{kind}-{int(steps)}-{int(seed)}")
     if Path(text).suffix in (".yaml", ".yml"):
         return read_schedule(text)
     raise ValueError(

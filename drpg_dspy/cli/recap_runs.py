@@ -89,7 +89,7 @@ def run(options: Mapping[str, Any]) -> None:
     with wrong_if("--schedule", ValueError):
         schedule: Schedule = recap.schedule(options["schedule"])
     prompts = _prompts(recap, options)
-    judge = _judge(options)
+    judge = _judge(options, lambda raised: bool(refusal(raised)) or is_passing(raised))
     make = _method(options, recap.program)
     settings = _settings(options, schedule, prompts, judge.version)
     with wrong_if("--name", ValueError):
@@ -109,10 +109,26 @@ def run(options: Mapping[str, Any]) -> None:
                 progress=lambda line: click.echo(f"{folder.name}: {line}", err=True),
                 threads=options["threads"],
             )
-    for what, count in sorted(judge.counts.items()):
-        if what in ("nonsense", "failed", "no_judge"):
-            click.echo(f"{count} checks were not judged: {what.replace('_', ' ')}.", err=True)
+    _warn(log, judge.counts)
     click.echo(f"{folder.name} is finished: drpg recap-report {folder.name}")
+
+
+def _warn(log: RunLog, counts: Mapping[str, int]) -> None:
+    """Say what a finished run's figures rest on where that is less than they seem to."""
+    answers = [record for record in log.lines() if record["kind"] == "answer"]
+    errors = [record["error"] for record in answers if record["error"]]
+    if errors:
+        click.echo(
+            f"{len(errors)} of {len(answers)} answers failed and meet nothing; the first: "
+            f"{errors[0]}",
+            err=True,
+        )
+    checks = [check for record in answers for check in record["checks"]]
+    unjudged = sum(check["satisfied"] is None for check in checks)
+    if unjudged:
+        reasons = [name.replace("_", " ") for name in ("nonsense", "no_judge") if counts.get(name)]
+        why = f": {', '.join(reasons)}" if reasons else ""
+        click.echo(f"{unjudged} of {len(checks)} checks were not judged{why}.", err=True)
 
 
 @contextmanager
@@ -183,11 +199,11 @@ def _prompts(recap: Any, options: Mapping[str, Any]) -> tuple[Prompt, ...]:
     return tuple(Prompt(one.id, one.prompt) for one in examples)
 
 
-def _judge(options: Mapping[str, Any]) -> Any:
+def _judge(options: Mapping[str, Any], raises: Callable[[Exception], bool] | None = None) -> Any:
     constraints = importlib.import_module("evaluators.constraints")
     spec = options["judge_lm"]
     lm = make_lm(spec, {"temperature": 0.0, "max_tokens": 200}, "--judge-lm") if spec else None
-    return constraints.ConstraintJudge(lm)
+    return constraints.ConstraintJudge(lm, raises=raises)
 
 
 def _method(options: Mapping[str, Any], program: Callable[[], dspy.Module]) -> Callable[[], Method]:

@@ -56,7 +56,8 @@ class _Run:
     def key(self) -> str:
         """Runs with the same key may be compared."""
         s = self.log.settings
-        return digest(s["schedule"], s["lm"], s["max_tokens"], s["temperature"], s["judge"])
+        fixed = ("schedule", "lm", "max_tokens", "temperature", "judge")
+        return digest(*(s[name] for name in fixed), len(self.prompts))
 
 
 @dataclass
@@ -65,6 +66,12 @@ class _Group:
 
     title: str
     methods: dict[str, list[_Run]] = field(default_factory=dict)
+    prompts: dict[int, Mapping[str, str]] = field(default_factory=dict)  # by seed
+
+    def takes(self, run: _Run) -> bool:
+        """Tell whether a run has the prompts that those of its seed have here."""
+        known = self.prompts.get(run.log.settings["seed"])
+        return known is None or dict(known) == dict(run.prompts)
 
 
 def report(names: Sequence[str], *, baseline: str, out: Path | None, resamples: int) -> None:
@@ -98,7 +105,7 @@ def _read(log: RunLog) -> _Run | None:
         return None
     schedule = Schedule.from_plain(log.settings["schedule"])
     prompts = log.settings["prompts"]
-    answers = sum(record["kind"] == "answer" for record in records)
+    answers = sum(record["kind"] == "answer" and not record.get("unchecked") for record in records)
     return _Run(
         log,
         records,
@@ -110,19 +117,23 @@ def _read(log: RunLog) -> _Run | None:
 
 
 def _groups(runs: Iterable[_Run]) -> Iterator[_Group]:
-    found: dict[str, _Group] = {}
+    found: dict[str, list[_Group]] = {}
     for run in sorted(runs, key=lambda one: (one.log.settings["seed"], one.log.name)):
         settings = run.log.settings
-        title = (
-            f"{run.schedule.name}, {settings['lm']}, {len(run.prompts)} prompts a step, "
-            f"at most {settings['max_tokens']} tokens an answer"
-        )
-        group = found.setdefault(run.key, _Group(title))
+        alike = found.setdefault(run.key, [])
+        group = next((one for one in alike if one.takes(run)), None)
+        if group is None:
+            title = (
+                f"{run.schedule.name}, {settings['lm']}, {len(run.prompts)} prompts a step, "
+                f"at most {settings['max_tokens']} tokens an answer"
+            )
+            alike.append(group := _Group(title + (f", prompt set {len(alike) + 1}" * bool(alike))))
+        group.prompts[settings["seed"]] = run.prompts
         same = group.methods.setdefault(run.method, [])
         if any(dict(other.prompts) == dict(run.prompts) for other in same):
             raise wrong("RUNS", f"{run.log.name} and {same[0].log.name} are the same run twice.")
         same.append(run)
-    yield from found.values()
+    yield from (group for alike in found.values() for group in alike)
 
 
 def _figures(group: _Group, baseline: str, resamples: int) -> dict[str, Any]:
@@ -143,6 +154,9 @@ def _figures(group: _Group, baseline: str, resamples: int) -> dict[str, Any]:
                 "runs": [run.log.name for run in runs],
                 "seeds": [run.log.settings["seed"] for run in runs],
                 "finished": all(run.finished for run in runs),
+                "paired": len(paired[0]) if paired else 0,
+                "failed": [run.efficiency.failed for run in runs],
+                "answers": [run.efficiency.answers for run in runs],
                 "metrics": metrics,
                 "by_type": _mean_known(
                     [continual.satisfaction_by_task(run.trajectory) for run in runs]
@@ -226,6 +240,7 @@ def _markdown(figures: Mapping[str, Any]) -> Iterator[str]:
             [[_name(row), *(_change(row["metrics"][m]["difference"]) for m in titles)]
              for row in changed],
         )  # fmt: skip
+    yield from _warnings(figures, rows)
     yield ""
     yield from _by_type(rows)
     yield ""
@@ -250,6 +265,25 @@ def _markdown(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "```"
     yield from (command for row in rows for command in row["commands"])
     yield "```"
+
+
+def _warnings(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say what the figures above do not show: runs without a partner, and dead ones."""
+    base = figures["baseline"]
+    there = any(row["method"] == base for row in rows)
+    if not there:
+        yield from ("", f"No run of {base} is here: there are no differences to show.")
+    for row in rows:
+        n, runs = row["paired"], len(row["runs"])
+        if there and row["method"] != base and n < runs:
+            which = "no run" if not n else f"{n} of {runs} runs"
+            yield from ("", f"{row['method']}: {which} with a finished run of {base} on the same "
+                        "prompts; differences are over such runs alone.")  # fmt: skip
+        pairs = zip(row["runs"], row["failed"], row["answers"], strict=True)
+        for name, failed, answers in pairs:
+            if failed > answers / 2:
+                yield from ("", f"**{name}: {failed} of {answers} answers failed** and meet "
+                            "nothing: its figures tell of that, and of little else.")  # fmt: skip
 
 
 def _side_by_side(rows: Sequence[Mapping[str, Any]]) -> str:

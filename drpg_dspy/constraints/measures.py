@@ -42,6 +42,12 @@ _NO_STOP = re.compile(
     r"|\b[a-z](?:\.[a-z])*)\.$",
     re.I,
 )
+_INITIALS = re.compile(r"\b[a-z](?:\.[a-z])+\.$", re.I)  # U.S., p.m.: may end a sentence
+_OPENER = re.compile(
+    r"\s*(?:he|she|it|we|they|you|i|the|this|that|these|those|there|then|but|and|so|in|on|at|if"
+    r"|when|while|however|his|her|its|our|their|my|a|an|no|yes|what|why|how|who)\b",
+    re.I,
+)
 _NUMERO = re.compile(r"\bno\.$", re.I)  # before a number, else the answer "No."
 
 
@@ -65,6 +71,8 @@ def count_sentences(text: str) -> int:
     3
     >>> count_sentences("Is it safe? No. It is No. 5 of our list.")
     3
+    >>> count_sentences("He came from the U.S. He left at 5 p.m. for the U.S. Senate.")
+    2
     >>> count_sentences("# Title\\n- first item\\n- second item")
     3
     """
@@ -184,7 +192,8 @@ def _ends_in(text: str, begin: int, end: int) -> Iterator[int]:
         tail = block[max(start, stop.end() - _ABBREVIATION) : stop.end()]
         numbered = stop.end() - start < _ABBREVIATION and _ITEM_NUMBER.fullmatch(tail)
         ahead = block[stop.end() :].lstrip()[:1]
-        if numbered or (ahead and _NO_STOP.search(tail)):
+        goes_on = _NO_STOP.search(tail) and not _begins_anew(tail, block[stop.end() :])
+        if numbered or (ahead and goes_on):
             continue
         if ahead.isdigit() and _NUMERO.search(tail):
             continue
@@ -193,6 +202,12 @@ def _ends_in(text: str, begin: int, end: int) -> Iterator[int]:
         start = stop.end()
     if _SOLID.search(block, start):
         yield begin + len(block)
+
+
+def _begins_anew(tail: str, rest: str) -> bool:
+    """Tell whether a sentence begins after initials: "in the U.S. He left", "at 5 p.m. The bus"."""
+    first = rest.lstrip()[:1]
+    return first.isupper() and bool(_INITIALS.search(tail) and _OPENER.match(rest))
 
 
 def _reads(text: str) -> bool:

@@ -251,7 +251,8 @@ def _format_clause(clause: str) -> list[Rule]:
     if re.search(r"\b(?:sub)?head(?:ing|er)s?\b|\bsection\s+titles?\b", clause, re.I):
         if forbidden:
             return [FormatRule("headings", "headings", 0, 0)]
-        return _counted(clause, FormatRule("headings"), {"head": "headings", "subhead": "headings"})
+        parts = {"head": "headings", "subhead": "headings", "section": "headings"}
+        return _counted(clause, FormatRule("headings"), parts)
     if re.search(r"\bbullet|\blist(?:s|ed)?\b|\bnumbered\b", clause, re.I):
         marks = "number" if re.search(r"\bnumbered\b|\bordered\b", clause, re.I) else ""
         marks = "bullet" if not marks and re.search(r"\bbullet", clause, re.I) else marks
@@ -260,7 +261,7 @@ def _format_clause(clause: str) -> list[Rule]:
         shape = FormatRule("list", marks=marks)  # type: ignore[arg-type]
         return _counted(clause, shape, {"item": "items", "bullet": "items", "point": "items"})
     if re.search(r"\bparagraphs?\b|\bprose\b|\brunning\s+text\b", clause, re.I) and not forbidden:
-        return [FormatRule("paragraphs")]
+        return [FormatRule("paragraphs"), *_length(clause)]
     return []
 
 
@@ -271,6 +272,10 @@ def _counted(clause: str, shape: FormatRule, nouns: dict[str, str]) -> list[Rule
         noun = re.match(r"[\s-]*(?:[a-z]+\s+)??([a-z]+)", clause[limit.end :], re.I)
         word = noun[1].lower() if noun else ""
         part = next((part for start, part in nouns.items() if word.startswith(start)), "")
+        if not part and shape.kind == "list" and word and not _UNIT.match(clause, limit.end):
+            # "List exactly 5 reasons": the list is of those, whatever they are.
+            listed = re.search(r"\blist(?:\s+of)?\s*$", clause[: limit.start], re.I)
+            part = "items" if listed else ""
         if part:
             # "A list of at most 4 points" asks for a list.
             least = max(1, limit.least) if shape.kind == "list" else limit.least
@@ -294,8 +299,8 @@ def _end(text: str) -> tuple[Rule, ...]:
         for name, mark in _MARKS.items():
             if re.search(rf"\b{name}\b", text, re.I):
                 return (EndRule(mark),)
-    wanted, _ = _edge(text, _END)
-    return (EndRule(wanted),) if wanted else ()
+    wanted, letter = _edge(text, _END)
+    return (EndRule(wanted, whole=not letter),) if wanted else ()
 
 
 def _edge(text: str, verb: re.Pattern[str]) -> tuple[str, bool]:
@@ -303,7 +308,7 @@ def _edge(text: str, verb: re.Pattern[str]) -> tuple[str, bool]:
     found = verb.search(text)
     rest = text[found.start() :] if found else text
     letter = bool(re.search(r"\bletter\b", rest, re.I))
-    words = quoted(rest)
+    words = quoted(rest, edge=True)
     if words:
         return (words[0], letter) if len(words) == 1 else ("", False)
     named = _WITH.search(rest)

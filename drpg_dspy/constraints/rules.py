@@ -33,6 +33,7 @@ __all__ = [
     "Rule",
     "StartRule",
     "Unit",
+    "amount",
     "bounds",
 ]
 
@@ -150,10 +151,11 @@ class FormatRule:
 
     def _table(self, answer: str) -> Check:
         sizes = table_sizes(answer)
+        said = amount(len(sizes), "tables")
         if self.most == 0 or not sizes:
-            return Check(bool(sizes) is not (self.most == 0), f"{len(sizes)} tables")
+            return Check(bool(sizes) is not (self.most == 0), said)
         if self.counted not in ("rows", "columns"):
-            return Check(True, f"{len(sizes)} tables")
+            return Check(True, said)
         place = 0 if self.counted == "rows" else 1
         for size in sizes:
             check = _in_range(size[place], f"table {self.counted}", self.least, self.most)
@@ -192,9 +194,11 @@ class EndRule:
 
     Attributes:
         text: What it ends with: words, or a mark.
+        whole: No letter or digit may stand right before; False for "end with the letter z".
     """
 
     text: str
+    whole: bool = True
 
     def check(self, answer: str) -> Check:
         """Check one answer."""
@@ -204,7 +208,7 @@ class EndRule:
         shown = given.rstrip(_CLOSING if marked else _CLOSING + _MARKS).casefold()
         for tail in (given.casefold(), shown):
             head = tail[: len(tail) - len(wanted)]
-            apart = not (wanted[:1].isalnum() and head[-1:].isalnum())
+            apart = not (self.whole and wanted[:1].isalnum() and head[-1:].isalnum())
             if tail.endswith(wanted) and apart:
                 return Check(True, f"ends with {self.text!r}")
         tail = given[-_SHOWN:]
@@ -220,7 +224,7 @@ class NoCommasRule:
         if not answer.strip():
             return Check(False, EMPTY)
         found = sum(answer.count(mark) for mark in COMMAS)
-        return Check(not found, f"{found} commas")
+        return Check(not found, amount(found, "commas"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +243,7 @@ class CaseRule:
         wrong = sum(map(str.islower if self.upper else str.isupper, answer))
         if not wrong and not (answer.isupper() if self.upper else answer.islower()):
             return Check(False, f"no {asked}-case letter")
-        return Check(not wrong, f"{wrong} {other}-case letters")
+        return Check(not wrong, amount(wrong, f"{other}-case letters"))
 
 
 Rule = LengthRule | KeywordRule | FormatRule | StartRule | EndRule | NoCommasRule | CaseRule
@@ -248,21 +252,31 @@ Rule = LengthRule | KeywordRule | FormatRule | StartRule | EndRule | NoCommasRul
 EMPTY = "the answer is empty"
 
 
+def amount(n: int, what: str) -> str:
+    """Say a number of things, which are named in the plural.
+
+    >>> amount(1, "list items"), amount(2, "words"), amount(1, "times 'yes, always'")
+    ('1 list item', '2 words', "1 time 'yes, always'")
+    """
+    one = f"time{what.removeprefix('times')}" if what.startswith("times") else what.rstrip("s")
+    return f"{n} {one if n == 1 else what}"
+
+
 def _in_range(found: int, what: str, least: int, most: int | None) -> Check:
     good = found >= least and (most is None or found <= most)
-    said = f"{found} {what}"
+    said = amount(found, what)
     return Check(good, said if good else f"{said}, {bounds(least, most)} asked")
 
 
 def _running_text(answer: str, items: int) -> Check:
     parts = {"list items": items, "tables": len(table_sizes(answer))}
     parts["headings"] = count_headings(answer)
-    found = [f"{count} {name}" for name, count in parts.items() if count]
+    found = [amount(count, name) for name, count in parts.items() if count]
     if is_json(answer):
         found.append("JSON")
     if found or not count_paragraphs(answer):
         return Check(False, f"{', '.join(found) or 'no text'}, paragraphs of text asked")
-    return Check(True, f"{count_paragraphs(answer)} paragraphs")
+    return Check(True, amount(count_paragraphs(answer), "paragraphs"))
 
 
 def _begins(given: str, wanted: str, whole: bool) -> bool:

@@ -125,16 +125,24 @@ def limits(text: str) -> Iterator[Limit]:
             yield Limit((found.most or 0) + 1, None, False, found.start, found.end)
 
 
-def quoted(text: str) -> list[str]:
+def quoted(text: str, *, edge: bool = False) -> list[str]:
     """Return what stands in quotes, without a mark at its end that belongs to the sentence.
+
+    Args:
+        text: The text.
+        edge: It says what an answer begins or ends with: where nothing follows the quotes, a
+            comma or colon within them belongs to the words ("Dear Anna,").
 
     >>> quoted("Include 'climate change', “the UN.” and the writer's name.")
     ['climate change', 'the UN']
     """
     found = []
-    for groups in _QUOTES.findall(text):
-        inner = next(part for part in groups if part).strip()
-        if bare := inner.rstrip(".,;:"):
+    for match in _QUOTES.finditer(text):
+        inner = next(part for part in match.groups() if part).strip()
+        last = not text[match.end() :].strip(" .")
+        if edge and last and inner[-1:] in (",", ":", ";") and len(inner) > 1:
+            found.append(inner)
+        elif bare := inner.rstrip(".,;:"):
             found.append(bare)
         elif inner:
             found.append(inner)

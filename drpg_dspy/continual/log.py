@@ -3,7 +3,8 @@
 ::
 
     NAME/config.json     what the run was started with
-    NAME/run.jsonl       one line for each adaptation and each answer, in order
+    NAME/run.jsonl       one line for each adaptation and each answer, in order; one for the
+                         checks of an answer where the judge was out of reach at first
     NAME/state/step-7/   what the method kept after adapting to step 7
 
 A line is written and synced before the next thing is done. After ``kill -9`` the last line may be
@@ -81,20 +82,43 @@ class RunLog:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the records; a half-written last line is left out.
 
+        An answer whose checks came later has them, and is ``unchecked`` no more.
+
         Raises:
-            StorageError: Another line is damaged.
+            StorageError: Another line is damaged, or says again what an earlier one said.
         """
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for number, record in self._numbered():
+            kind, step, prompt = record["kind"], int(record["step"]), record.get("prompt")
+            answer = found.get(("answer", step, prompt))
+            if kind == "checks" and answer is not None and answer.pop("unchecked", False):
+                names = ("checks", "scoring_seconds", "judging")
+                answer.update({name: record[name] for name in names})
+            elif kind == "checks" or (kind, step, prompt) in found:
+                of = f"prompt {prompt!r} at step {step}" if prompt is not None else f"step {step}"
+                raise StorageError(
+                    f"{self.folder / _LINES}, line {number} is a second {kind!r} of {of}. Remove "
+                    "that line."
+                )
+            else:
+                found[kind, step, prompt] = record
+        yield from found.values()
+
+    def _numbered(self) -> Iterator[tuple[int, dict[str, Any]]]:
         path = self.folder / _LINES
         if not path.exists():
             return
         kept = path.read_bytes().split(b"\n")
         for number, line in enumerate(kept[:-1], 1):  # after the last newline: nothing, or a half
             try:
-                yield loads(line.decode())
-            except ValueError as error:
+                record = loads(line.decode())
+                if record["kind"] == "answer":
+                    str(record["prompt"]), int(record["step"])
+                yield number, record
+            except (ValueError, KeyError, TypeError) as error:
                 raise StorageError(
-                    f"{path}, line {number} is damaged ({error}). Remove the lines from there on: "
-                    "what they were about is done again."
+                    f"{path}, line {number} is damaged ({type(error).__name__}: {error}). Remove "
+                    "the lines from there on: what they were about is done again."
                 ) from error
 
     def repair(self) -> None:

@@ -88,7 +88,8 @@ def run_protocol(
 
     An answer that the program fails to give (a reply that cannot be read) is one that meets
     nothing, and an adaptation that fails so leaves the method as it is; both are on record. A
-    model that is out of reach, or refuses every request, stops the run instead: it can go on.
+    model that is out of reach, or refuses every request, stops the run instead: it can go on. So
+    does a check that raises; the answer is kept, and is what is checked first when it goes on.
 
     Raises:
         ValueError: ``threads`` is no whole number of at least 1.
@@ -100,7 +101,9 @@ def run_protocol(
     whole("threads", threads, 1)
     with log.lock(), Interrupts(), dspy.context(lm=lm):
         log.repair()
-        adapted, answered = _position(log)
+        adapted, answered, unchecked = _position(log)
+        for record in unchecked:
+            _check_later(protocol, log, record)
         method = make()
         if adapted >= 0:
             method.load(log.state(adapted))
@@ -166,16 +169,12 @@ def _test(
     active = protocol.schedule.active(step)
     writing = threading.Lock()
 
-    def test(prompt: Prompt) -> list[bool | None]:
+    def test(prompt: Prompt) -> dict[str, Any]:
         begun = time.perf_counter()
         with meter() as used:
             answer = _answer(method, prompt, active, retry)
         seconds = time.perf_counter() - begun
-        with meter() as judging:
-            begun = time.perf_counter()
-            checks = check_answer(protocol, step, prompt, answer.text)
-            scoring = time.perf_counter() - begun
-        record = {
+        record: dict[str, Any] = {
             "kind": "answer",
             "step": step,
             "prompt": prompt.id,
@@ -186,19 +185,49 @@ def _test(
             "error": answer.error,
             "seconds": seconds,
             "usage": _plain(used.total()),
-            "checks": checks,
-            "scoring_seconds": scoring,
-            "judging": _plain(judging.total()),
         }
-        with writing:  # at once: what was paid for is kept, whatever becomes of the others
-            log.write(record)
-        return [one["satisfied"] for one in checks if not one.get("shadow")]
+        try:
+            record.update(_scored(protocol, step, prompt, answer.text))
+        except BaseException:
+            record.update(_UNCHECKED)
+            raise
+        finally:
+            with writing:  # at once: what was paid for is kept, whatever becomes of the others
+                log.write(record)
+        return record
 
     left = [prompt for prompt in protocol.prompts if (step, prompt.id) not in answered]
-    asked = [one for _, found in abreast(left, test, threads) for one in found]
-    judged = sum(one is not None for one in asked)
-    met = sum(one is True for one in asked)
-    return f"{met} of {judged} checks met" if judged else "nothing new to check"
+    records = [record for _, record in abreast(left, test, threads)]
+    checks = [one for record in records for one in record["checks"] if not one.get("shadow")]
+    judged = [one["satisfied"] for one in checks if one["satisfied"] is not None]
+    said = f"{sum(judged)} of {len(judged)} checks met" if judged else "nothing new to check"
+    failed = sum(bool(record["error"]) for record in records)
+    return f"{said}, {failed} of {len(records)} answers failed" if failed else said
+
+
+_UNCHECKED: Mapping[str, Any] = {
+    "unchecked": True,
+    "checks": [],
+    "scoring_seconds": 0.0,
+    "judging": dataclasses.asdict(Usage()),
+}
+
+
+def _scored(protocol: Protocol, step: int, prompt: Prompt, answer: str) -> dict[str, Any]:
+    """Check an answer; returned is what its record says of that."""
+    begun = time.perf_counter()
+    with meter() as judging:
+        checks = check_answer(protocol, step, prompt, answer)
+    scoring = time.perf_counter() - begun
+    return {"checks": checks, "scoring_seconds": scoring, "judging": _plain(judging.total())}
+
+
+def _check_later(protocol: Protocol, log: RunLog, record: Mapping[str, Any]) -> None:
+    """Check an answer on record that could not be checked when it was given."""
+    step = int(record["step"])
+    prompt = next(one for one in protocol.prompts if one.id == record["prompt"])
+    scored = _scored(protocol, step, prompt, str(record["answer"]))
+    log.write({"kind": "checks", "step": step, "prompt": prompt.id, **scored})
 
 
 def _answer(method: Method, prompt: Prompt, active: Sequence[Constraint], retry: Retry) -> Answer:
@@ -228,15 +257,16 @@ def _checked(
     }
 
 
-def _position(log: RunLog) -> tuple[int, set[tuple[int, str]]]:
-    """Return the last step adapted to (-1 = none), and what was answered."""
-    adapted, answered = -1, set()
+def _position(log: RunLog) -> tuple[int, set[tuple[int, str]], list[dict[str, Any]]]:
+    """Return the last step adapted to (-1 = none), what was answered, and what is unchecked."""
+    adapted, answers = -1, []
     for line in log.lines():
         if line["kind"] == "adapt":
             adapted = int(line["step"])
         else:
-            answered.add((int(line["step"]), str(line["prompt"])))
-    return adapted, answered
+            answers.append(line)
+    answered = {(int(line["step"]), str(line["prompt"])) for line in answers}
+    return adapted, answered, [line for line in answers if line.get("unchecked")]
 
 
 def _plain(usage: Usage) -> Mapping[str, float]:

@@ -22,7 +22,7 @@ from drpg_dspy.online.calling import Made, Outcome, ProgramCall, run_async
 from drpg_dspy.online.front import Learner
 from drpg_dspy.online.identity import is_owner, program_claim
 from drpg_dspy.online.revising import answered_by, revise, written_by
-from drpg_dspy.optimizers.base import OnlineOptimizer
+from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
 from drpg_dspy.tracking import Tracker, tag_current_trace, traced_as
 from drpg_dspy.types import Feedback, Guidance, ProgramCard, Rollout
 from drpg_dspy.usage import meter
@@ -319,16 +319,18 @@ class Answering:
             )
             counted = guidance.counting(revision.counts)
         except Exception as error:  # noqa: BLE001 - the answer was paid for, it is given
+            revision, counted = Revision(answer, failure=error), guidance
+        failure = revision.failure
+        if failure is not None:
             logger.warning(
-                "The answer is given as it is, revising it failed: %s: %s",
-                type(error).__name__,
-                error,
+                "The answer is given as far as it was revised, which failed: %s: %s",
+                type(failure).__name__,
+                failure,
             )
-            guidance = guidance.counting({_REVISE_FAILED: 1})
-            return dataclasses.replace(made, guidance=guidance, failure=error)
+            counted = counted.counting({_REVISE_FAILED: 1})
         if revision.answer is not answer:
             outcome = Outcome(revision.answer, revised=True, first=answer)
-        return dataclasses.replace(made, guidance=counted, outcome=outcome)
+        return dataclasses.replace(made, guidance=counted, outcome=outcome, failure=failure)
 
     def _rollout(self, made: Made) -> Rollout:
         key = self.card.key(made.call.inputs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from drpg_dspy.optimizers.ace import ACE
 from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
-from drpg_dspy.optimizers.constraints import Combined, ConstraintAdapter
+from drpg_dspy.optimizers.combined import Combined
+from drpg_dspy.optimizers.constraints import ConstraintAdapter
 from drpg_dspy.optimizers.corrections.trials import Gate
 from drpg_dspy.optimizers.drpg import DRPG
 from drpg_dspy.optimizers.dynamic_cheatsheet import DynamicCheatsheet

@@ -43,10 +43,13 @@ class Revision:
         answer: What the caller gets, of the kind that the program returned. The very object
             that was looked at means: nothing is changed.
         counts: Events worth counting, e.g. ``{"repairs": 1}``; added to the guidance's.
+        failure: What went wrong on the way, where the answer was revised as far as was possible
+            without it: ``revise_failed`` is counted, the answer and the counts stand.
     """
 
     answer: Any
     counts: Mapping[str, int] = field(default_factory=dict)
+    failure: Exception | None = None
 
 
 class OnlineOptimizer(ABC):

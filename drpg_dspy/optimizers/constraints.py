@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ from drpg_dspy.arguments import number, one_line, whole
 from drpg_dspy.constraints import Constraint, is_refusal
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.memory.base import Memory, MemoryView
-from drpg_dspy.optimizers.around import Around
-from drpg_dspy.optimizers.base import OnlineOptimizer, Rerun, Revision
+from drpg_dspy.optimizers.base import OnlineOptimizer, Revision
 from drpg_dspy.optimizers.standing.answers import AnswerText
 from drpg_dspy.optimizers.standing.cutting import cut
 from drpg_dspy.optimizers.standing.desk import ConstraintDesk
 from drpg_dspy.optimizers.standing.keeper import Keeper, OnConflict
-from drpg_dspy.optimizers.standing.learned import Screened, screen, without_violations
 from drpg_dspy.optimizers.standing.mending import Mend, mends
 from drpg_dspy.optimizers.standing.registry import Registry, from_mapping
 from drpg_dspy.optimizers.standing.repairing import Draft, mend, repair
 from drpg_dspy.plain import digest
 from drpg_dspy.types import Guidance, Policy, ProgramCard
 
-__all__ = ["Combined", "ConstraintAdapter"]
+__all__ = ["ConstraintAdapter"]
+
+logger = logging.getLogger(__name__)
 
 
 class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
@@ -146,6 +146,19 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         """LM calls of a step beside the program's own: the repairs."""
         return self.repair
 
+    def bind(self, card: ProgramCard) -> None:
+        """Bind to a program; a field that none of its predictors writes is warned of."""
+        super().bind(card)
+        written = dict.fromkeys(name for route in card.routes for name in route.outputs)
+        if self.field and self.field not in written:
+            logger.warning(
+                "field=%r: no predictor of %s writes it (they write: %s). Unless the program "
+                "itself returns it, no answer can be checked.",
+                self.field,
+                card.name,
+                ", ".join(written),
+            )
+
     def bind_memory(self, memory: Memory) -> None:
         """Serve a memory; what was put into force before goes into it, unless it has its own.
 
@@ -179,7 +192,8 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
     ) -> Revision:
         """Check the answer, put right what takes no writer, have the rest repaired, or cut.
 
-        A refusal is given as it is, and counted.
+        A refusal is given as it is, and counted; so is a choice among given words (``Literal``).
+        When the LM fails in a repair, what takes no writer is done all the same.
         """
         found = AnswerText.of(answer, self.require_card(), self.field)
         if found is None:
@@ -188,13 +202,14 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         draft = Draft.of(found.text, standing)
         counts = Counter({"constraints_checked": len(draft.checks)})
         counts["constraint_violations"] = len(draft.violated)
+        failure = None
         if draft.violated and is_refusal(draft.text):
             counts["answers_declined"] = 1
-        elif draft.violated:
-            draft = self._repaired(draft, standing, inputs, memory, counts)
+        elif draft.violated and found.free:
+            draft, failure = self._repaired(draft, standing, inputs, memory, counts)
         counts["constraint_violations_left"] = len(draft.violated)
         kept = {name: count for name, count in counts.items() if count}
-        return Revision(found.replaced(answer, draft.text), kept)
+        return Revision(found.replaced(answer, draft.text), kept, failure)
 
     def consolidate(self, memory: MemoryView) -> Guidance:
         """Keep the constraints in force."""
@@ -233,23 +248,26 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
         inputs: Mapping[str, Any],
         memory: MemoryView,
         counts: Counter[str],
-    ) -> Draft:
+    ) -> tuple[Draft, Exception | None]:
         kinds = mends(self.mend)
         if draft.text.strip():
             draft, counts["constraint_mends"] = mend(draft, standing, kinds)
         asks = self.repair if draft.violated and self._draws(inputs, memory) else 0
-        for _ in range(asks):
-            draft = repair(
-                draft,
-                standing,
-                task=self.require_card().task,
-                inputs=inputs,
-                kinds=kinds,
-                counts=counts,
-            )
-            if not draft.violated:
-                break
-        return cut(draft, standing, kinds, counts) if draft.violated else draft
+        failure: Exception | None = None
+        while asks and draft.violated and failure is None:
+            asks -= 1
+            try:
+                draft = repair(
+                    draft,
+                    standing,
+                    task=self.require_card().task,
+                    inputs=inputs,
+                    kinds=kinds,
+                    counts=counts,
+                )
+            except Exception as raised:  # noqa: BLE001 - handed on with what was reached
+                failure = raised
+        return (cut(draft, standing, kinds, counts) if draft.violated else draft), failure
 
     def _draws(self, inputs: Mapping[str, Any], memory: MemoryView) -> bool:
         """Tell whether this call may ask an LM for repairs: the same call, the same draw."""
@@ -257,142 +275,3 @@ class ConstraintAdapter(ConstraintDesk, OnlineOptimizer):
             return True
         drawn = digest("repair", self.require_card().key(inputs), memory.count_rollouts())
         return bool(int(drawn, 16) / 16 ** len(drawn) < self.repair_share)
-
-
-class Combined(Around):
-    """Constraints of people together with any method that learns; the people's outrank it.
-
-    A route's policy is its constraints in force, then the rules that were learned. A learned rule
-    that contradicts a constraint in force there is left out, and the drop is on record: counted
-    in the rollout (``learned_rules_dropped``), named in it (purpose ``"dropped RULE_ID"`` of what
-    was retrieved, with the cases behind the rule), and kept with its reason (:meth:`dropped`).
-    One that repeats a constraint is left out as well, and so are examples whose answer violates a
-    constraint in force: they would teach to violate it. The final answer is checked and repaired
-    as :class:`ConstraintAdapter` does.
-
-    Args:
-        rules: The constraints; kept changing by people as they like.
-        optimizer: The method that learns.
-
-    Raises:
-        ValueError: An argument is of the wrong kind.
-
-    Whether a learned rule contradicts a constraint is told by rule where possible; where ``rules``
-    has a ``policy_lm``, it is asked about the others, once for the same rules and constraints.
-    """
-
-    name = "combined"
-
-    def __init__(self, rules: ConstraintAdapter, optimizer: OnlineOptimizer) -> None:
-        if not isinstance(rules, ConstraintAdapter):
-            raise ValueError(f"rules must be a ConstraintAdapter, got {rules!r}.")
-        if not isinstance(optimizer, OnlineOptimizer):
-            raise ValueError(f"optimizer must be the method that learns, got {optimizer!r}.")
-        if isinstance(optimizer, (Combined, ConstraintAdapter)):
-            raise ValueError(f"The constraints are in rules already; optimizer is {optimizer!r}.")
-        self.rules = rules
-        self.optimizer = optimizer
-
-    @property
-    def max_lm_calls(self) -> int:  # type: ignore[override]
-        """LM calls of a step: the method's, the repairs, and one to compare learned rules."""
-        routes = len(self.card.routes) if self.card is not None else 1
-        asks = routes if self.rules.policy_lm is not None else 0
-        return self.optimizer.max_lm_calls + self.rules.max_lm_calls + asks
-
-    def fresh(self) -> Combined:
-        """Return the same constraints with a method that knows nothing."""
-        return Combined(self.rules.fresh(), self.optimizer.fresh())
-
-    def bind(self, card: ProgramCard) -> None:
-        """Bind both."""
-        super().bind(card)
-        self.rules.bind(card)
-
-    def bind_memory(self, memory: Memory) -> None:
-        """Let both know."""
-        super().bind_memory(memory)
-        self.rules.bind_memory(memory)
-
-    def equip(self, rerun: Rerun) -> None:
-        """Hand the program on to both."""
-        super().equip(rerun)
-        self.rules.equip(rerun)
-
-    def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
-        """Return the constraints and what of the method's guidance goes with them."""
-        return self._joined(self.optimizer.propose(inputs, memory), memory)
-
-    def propose_plain(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
-        """Return the constraints and the method's examples, no learned rule."""
-        return self._joined(self.optimizer.propose_plain(inputs, memory), memory)
-
-    @property
-    def revises(self) -> bool:
-        """Whether either does."""
-        return bool(self.optimizer.revises or self.rules.revises)
-
-    def revise(
-        self, inputs: Mapping[str, Any], answer: Any, guidance: Guidance, memory: MemoryView
-    ) -> Revision:
-        """Let the method revise the answer, then check it against the constraints."""
-        counts: Counter[str] = Counter()
-        for part in (self.optimizer, self.rules):
-            if part.revises:
-                revision = part.revise(inputs, answer, guidance, memory)
-                answer = revision.answer
-                counts.update(revision.counts)
-        return Revision(answer, dict(counts))
-
-    def consolidate(self, memory: MemoryView) -> Guidance:
-        """Keep the constraints, and what the method keeps that goes with them."""
-        return self._joined(self.optimizer.consolidate(memory), memory)
-
-    def dropped(self, memory: MemoryView, rule_id: str) -> Mapping[str, Any] | None:
-        """Return on what grounds a learned rule was left out last.
-
-        Args:
-            memory: The learner's.
-            rule_id: The rule's id, as in the purpose ``"dropped RULE_ID"`` of a rollout.
-
-        Returns:
-            Its text, the constraint and the reason; ``None`` = it never was.
-        """
-        text = memory.recall(_dropped_key(rule_id))
-        found: Mapping[str, Any] | None = None if text is None else json.loads(text)
-        return found
-
-    def _joined(self, learned: Guidance, memory: MemoryView) -> Guidance:
-        people = self.rules.policies(memory)
-        if not people:
-            return learned
-        registry, now = self.rules.registry(memory), time.time()
-        policies = {**learned.policies, **people}
-        screened = Screened()
-        for route, policy in people.items():
-            own = learned.policies.get(route)
-            if own is None:
-                continue
-            standing = registry.in_force(route, now)
-            kept = screen(own.rules, standing, self.rules.policy_lm, memory, screened)
-            said = [f"{len(policy.rules)} constraints", own.message, *screened.said(own.rules)]
-            policies[route] = dataclasses.replace(
-                own, rules=(*policy.rules, *kept), message="; ".join(filter(None, said))
-            )
-        shots, violating = without_violations(
-            learned.shots, registry, self.require_card(), self.rules.field, now
-        )
-        counts = {**screened.counts, "examples_dropped": violating}
-        notes = {_dropped_key(id): json.dumps(why) for id, why in screened.dropped.items()}
-        return dataclasses.replace(
-            learned,
-            policies=policies,
-            shots=shots,
-            retrieved={**learned.retrieved, **screened.retrieved},
-            usage=learned.usage + screened.usage,
-            memo={**learned.memo, **screened.memo, **notes},
-        ).counting({name: n for name, n in counts.items() if n})
-
-
-def _dropped_key(rule_id: str) -> str:
-    return f"constraints:dropped:{rule_id}"

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dspy
@@ -66,6 +66,8 @@ class ConstraintJudge:
             without that, what needs a judge is not judged. A model that judges its own answers
             is lenient: name another one.
         refusals: Treat a refusal as meeting nothing.
+        raises: Tells which errors of the model come through instead of being counted: a run that
+            can go on later had better stop than leave its answers unjudged. ``None`` = none.
 
     Attributes:
         counts: What happened so far: ``by_rule``, ``judged``, ``nonsense`` (unreadable replies),
@@ -74,16 +76,24 @@ class ConstraintJudge:
 
     Raises:
         ValueError: ``lm`` is neither a model nor a name.
+        LMError, OSError: From :meth:`check`: an error that ``raises`` names.
 
     >>> ConstraintJudge().check("Length", "Keep it under 3 words.", "Four words are here.")
     Check(satisfied=False, detail='4 words, at most 2 asked', by='rule')
     """
 
-    def __init__(self, lm: Any = None, *, refusals: bool = True) -> None:
+    def __init__(
+        self,
+        lm: Any = None,
+        *,
+        refusals: bool = True,
+        raises: Callable[[Exception], bool] | None = None,
+    ) -> None:
         if lm is not None and not isinstance(lm, str) and not callable(lm):
             raise ValueError(f"lm must be a dspy.LM or the name of one, got {lm!r}.")
         self.lm = dspy.LM(lm) if isinstance(lm, str) else lm
         self.refusals = refusals
+        self.raises = raises
         self.counts: dict[str, int] = {}
         self._rules = RuleCheck()
         self._lock = threading.Lock()
@@ -138,6 +148,8 @@ class ConstraintJudge:
         try:
             reply = _text(lm(self.prompt(kind, text, answer, task)))
         except (LMError, OSError) as error:
+            if self.raises is not None and self.raises(error):
+                raise
             said = f"{lead}the judge failed: {type(error).__name__}: {shown(str(error), 120)}"
             return self._counted("failed", Check(None, said, "judge"))
         match = re.match(r"\W*([A-Za-z]+)", reply)

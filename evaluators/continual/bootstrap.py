@@ -17,11 +17,11 @@ __all__ = ["Interval", "intervals"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure with its percentile bootstrap interval.
+    """A figure with its bootstrap interval.
 
     Attributes:
         value: The figure over all samples; NaN where it is not defined.
-        low, high: The interval's ends.
+        low, high: The interval's ends; NaN where no draw has the figure.
     """
 
     value: float
@@ -42,6 +42,11 @@ def intervals(
 
     Samples are drawn anew within each run, whole trajectories at a time, because a sample's
     verdicts hang together over steps and tasks. Several runs (seeds) are averaged.
+
+    The intervals are percentiles of the draws less their bias, that is, how far their mean lies
+    from the figure (Efron and Tibshirani 1993, ch. 10): a maximum over steps, as in peak
+    forgetting, is larger over drawn samples than over the samples themselves, and plain
+    percentiles may leave the figure itself out. For a mean there is no bias to speak of.
 
     Args:
         runs: The runs of one method.
@@ -76,13 +81,22 @@ def intervals(
             for _ in range(resamples)
         ]
     )
-    tail = (1 - confidence) / 2
     found = {}
     for metric, value, column in zip(wanted, figures([None] * len(runs)), drawn.T, strict=True):
-        known = column[~np.isnan(column)]
-        ends = np.quantile(known, [tail, 1 - tail]) if len(known) else (math.nan, math.nan)
-        found[metric.name] = Interval(value, float(ends[0]), float(ends[1]))
+        range_ = (-math.inf, math.inf) if baseline is not None else (metric.least, metric.most)
+        found[metric.name] = _around(value, column[~np.isnan(column)], confidence, range_)
     return found
+
+
+def _around(
+    value: float, drawn: np.ndarray[Any, Any], confidence: float, limits: tuple[float, float]
+) -> Interval:
+    if math.isnan(value) or not len(drawn):
+        return Interval(value, math.nan, math.nan)
+    tail = (1 - confidence) / 2
+    bias = float(drawn.mean()) - value
+    low, high = np.clip(np.quantile(drawn, [tail, 1 - tail]) - bias, *limits)
+    return Interval(value, float(low), float(high))
 
 
 def _pairs(

@@ -188,26 +188,29 @@ class Metric:
         title: For people.
         compute: From a trajectory to the figure; NaN where there is none.
         higher: True when more is better.
+        least, most: Ends of its range, where it has any: an interval does not reach beyond.
     """
 
     name: str
     title: str
     compute: Callable[[Trajectory], float]
     higher: bool = True
+    least: float = -math.inf
+    most: float = math.inf
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("sat", "Mean satisfaction", mean_satisfaction),
-    Metric("forgetting", "Peak forgetting", peak_forgetting, False),
-    Metric("collateral", "Collateral damage", collateral_damage, False),
-    Metric("switch", "Edit switch", edit_switch),
-    Metric("switch_at_once", "Edit switch at once", edit_switch_immediate),
-    Metric("unlearning", "Unlearning fidelity", unlearning_sustained),
-    Metric("unlearning_at_once", "Unlearning at once", unlearning_immediate),
-    Metric("rebound", "Unlearning rebound", unlearning_rebound, False),
-    Metric("initial", "Initial", initial_satisfaction),
-    Metric("final", "Final", final_satisfaction),
-    Metric("bwt", "Backward transfer", backward_transfer),
+    Metric("sat", "Mean satisfaction", mean_satisfaction, True, 0.0, 1.0),
+    Metric("forgetting", "Peak forgetting", peak_forgetting, False, 0.0, 1.0),
+    Metric("collateral", "Collateral damage", collateral_damage, False, 0.0, 1.0),
+    Metric("switch", "Edit switch", edit_switch, True, 0.0, 1.0),
+    Metric("switch_at_once", "Edit switch at once", edit_switch_immediate, True, 0.0, 1.0),
+    Metric("unlearning", "Unlearning fidelity", unlearning_sustained, True, 0.0, 1.0),
+    Metric("unlearning_at_once", "Unlearning at once", unlearning_immediate, True, 0.0, 1.0),
+    Metric("rebound", "Unlearning rebound", unlearning_rebound, False, 0.0, 1.0),
+    Metric("initial", "Initial", initial_satisfaction, True, 0.0, 1.0),
+    Metric("final", "Final", final_satisfaction, True, 0.0, 1.0),
+    Metric("bwt", "Backward transfer", backward_transfer, True, -1.0, 1.0),
 )
 """All figures of App. D, in the order of the paper's tables."""
 

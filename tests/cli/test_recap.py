@@ -13,6 +13,8 @@ from click.testing import Result
 Drpg = Callable[..., Result]
 
 MODEL = '''
+from pathlib import Path
+
 from drpg_dspy.testing import ScriptedLM, fields
 
 
@@ -31,6 +33,21 @@ def away():
         raise ConnectionError("no route to host")
 
     return ScriptedLM(reply)
+
+
+def at_times():
+    """A judge that says yes while no file of the name "away" is there."""
+
+    def reply(messages):
+        if Path("away").exists():
+            raise ConnectionError("no route to host")
+        return "yes"
+
+    return ScriptedLM(reply)
+
+
+def mute():
+    return ScriptedLM(lambda messages: "")
 
 
 def approving():
@@ -146,7 +163,7 @@ def test_constraints_that_nobody_can_judge_are_counted(drpg: Drpg, here: Path) -
     (here / "kind.yaml").write_text("steps: [{op: add, type: Tone, text: Be kind.}]")
     result = drpg("recap", *COMMON, "--schedule", "kind.yaml", "--name", "kind")
 
-    assert "2 checks were not judged: no judge." in result.stderr
+    assert "2 of 2 checks were not judged: no judge." in result.stderr
     assert "2 of 2" in drpg("recap-report", "kind", "--resamples", "10").stdout
 
 
@@ -252,3 +269,69 @@ def test_a_model_out_of_reach_is_said_in_a_line(drpg: Drpg, here: Path) -> None:
     assert "no route to host" in said
     assert "the same command goes on from here" in said
     assert "Traceback" not in said
+
+
+def test_a_judge_out_of_reach_stops_the_run_and_its_answers_are_checked_later(
+    drpg: Drpg, here: Path
+) -> None:
+    (here / "kind.yaml").write_text("steps: [{op: add, type: Tone, text: Be kind.}]")
+    judged = (*COMMON, "--schedule", "kind.yaml", "--name", "kind")
+    (here / "away").touch()
+    judged = (*judged, "--judge-lm", "scripted/model:at_times")
+    first = drpg("recap", *judged, exit_code=1)
+    (answer,) = [line for line in lines(here, "kind") if line["kind"] == "answer"]
+    (here / "away").unlink()
+    second = drpg("recap", *judged)
+
+    assert "out of reach" in first.stderr
+    assert (answer["unchecked"], answer["checks"]) == (True, [])
+    assert "not judged" not in second.stderr
+    kinds = [line["kind"] for line in lines(here, "kind")]
+    assert kinds == ["adapt", "answer", "checks", "answer"]
+    out = drpg("recap-report", "kind", "--resamples", "10").stdout
+    assert "0 of 2" in out
+    assert "not finished" not in out
+
+
+def test_answers_that_failed_are_told(drpg: Drpg, here: Path) -> None:
+    result = drpg("recap", *COMMON, "--lm", "scripted/model:mute", "--name", "mute")
+    out = drpg("recap-report", "mute", "--resamples", "10").stdout
+
+    assert "6 of 6 answers failed and meet nothing; the first: AdapterParseError" in result.stderr
+    assert "mute: step 0: 0 of 2 checks met, 2 of 2 answers failed" in result.stderr
+    assert "**mute: 6 of 6 answers failed**" in out
+
+
+def test_a_line_that_is_there_twice_is_named(drpg: Drpg, here: Path) -> None:
+    drpg("recap", *COMMON, "--name", "one")
+    path = here / ".drpg" / "recap" / "one" / "run.jsonl"
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*rows, rows[1]]))
+    result = drpg("recap-report", "one", exit_code=1)
+
+    assert "run.jsonl, line 10 is a second 'answer' of prompt" in " ".join(result.stderr.split())
+
+
+def test_runs_on_other_prompts_are_not_pooled(drpg: Drpg, here: Path) -> None:
+    drpg("recap", *COMMON, "--name", "base-a")
+    drpg("recap", *COMMON, "--prompts-per-step", "3", "--name", "base-b")
+    texts = json.loads((here / "muldimif_test.json").read_text())
+    for row in texts:
+        row["conversations"][0]["content"] += " Tell me."
+    (here / "muldimif_test.json").write_text(json.dumps(texts))
+    drpg("recap", *COMMON, "--name", "base-c")
+    drpg("recap", *COMMON, "--optimizer", "icl", "--seed", "1", "--name", "icl-1")
+    out = drpg("recap-report", "*", "--resamples", "10").stdout
+
+    titles = [line for line in out.splitlines() if line.startswith("## ")]
+    assert len(titles) == 3
+    assert sum("3 prompts a step" in title for title in titles) == 1
+    assert sum(title.endswith("prompt set 2") for title in titles) == 1
+    assert "icl: no run with a finished run of base on the same prompts" in out
+
+
+def test_a_report_without_its_baseline_says_so(drpg: Drpg, here: Path) -> None:
+    drpg("recap", *COMMON, "--optimizer", "icl", "--name", "icl-0")
+
+    out = drpg("recap-report", "icl-0", "--resamples", "10").stdout
+    assert "No run of base is here: there are no differences to show." in out

@@ -82,6 +82,13 @@ FORMATS: list[tuple[str, list[Rule]]] = [
     ("a table that does not exceed 5 rows", [FormatRule("table", "rows", 0, 5)]),
     ("Do not use tables.", [FormatRule("table", most=0)]),
     ("Use at least two headings.", [FormatRule("headings", "headings", 2)]),
+    ("Write 3 sections with headings.", [FormatRule("headings", "headings", 3, 3)]),
+    ("List exactly five reasons.", [FormatRule("list", "items", 5, 5)]),
+    ("Use a list in under 100 words.", [FormatRule("list")]),
+    (
+        "Answer in three paragraphs.",
+        [FormatRule("paragraphs"), LengthRule("paragraphs", 3, 3)],
+    ),
     (
         "running paragraphs without any list",
         [FormatRule("paragraphs"), FormatRule("list", "items", 0, 0)],
@@ -92,7 +99,11 @@ EDGES: list[tuple[str, str, list[Rule]]] = [
     ("Start_With", "Begin your answer with the word Certainly.", [StartRule("Certainly")]),
     ("Start_With", 'The first word must be "To"', [StartRule("To")]),
     ("Start_With", "Start with the letter 'P'", [StartRule("P", whole=False)]),
+    ("Start_With", 'Start with "Dear customer,"', [StartRule("Dear customer,")]),
+    ("Start_With", 'Start with "In short," and be kind.', [StartRule("In short")]),
     ("End_With", "End with 'practices'", [EndRule("practices")]),
+    ("End_With", "End with the letter z.", [EndRule("z", whole=False)]),
+    ("End_With", 'End with "Thank you."', [EndRule("Thank you")]),
     ("End_With", "The answer must end with a period", [EndRule(".")]),
     ("End_With", "Finish with the phrase: that is all.", [EndRule("that is all")]),
     ("No_Commas", "Do not use any commas.", [NoCommasRule()]),
@@ -206,7 +217,7 @@ def test_every_rule_of_a_text_must_hold_and_what_is_wrong_is_named() -> None:
     wrong = RuleCheck().check("Length", "2 paragraphs of at most 2 words", "One two three.")
 
     assert (check.satisfied, check.detail) == (True, "2 paragraphs; 3 words")
-    assert wrong.detail == "1 paragraphs, exactly 2 asked; 3 words, at most 2 asked"
+    assert wrong.detail == "1 paragraph, exactly 2 asked; 3 words, at most 2 asked"
     assert wrong.repairable
 
 

@@ -23,6 +23,11 @@ OLD, NEW = 'Start with the word "In".', 'Start with the word "To".'
         ("Length", "At least 6 words.", "Under 4 words.", "One two three four five six.", ""),
         ("Keyword", "Mention 'tea'.", "Mention 'milk'.", "Milk, please.", "- Always mention tea."),
         ("Length", "Under 40 words.", "Under 90 words.", "Short.", "- Stay under 40 words."),
+        ("Length", "Under 40 words.", "Under 90 words.", "Short.", "- Use fewer than 40 words."),
+        ("Tone", "Be formal.", "Be playful.", "Dear Sir or Madam.", "- Be formal."),
+        ("Format", "Answer as a list.", "Answer as a table.", "No.", "Be kind. Answer as a list."),
+        ("Start_With", OLD, NEW, "To us.", '- The reply must begin with "In".'),
+        ("Keyword", "Mention 'tea'.", "Mention 'milk'.", "Milk.", "- Use the word tea often."),
     ],
 )
 def test_a_replaced_value_that_is_followed_or_demanded_is_found(
@@ -41,7 +46,12 @@ def test_a_replaced_value_that_is_followed_or_demanded_is_found(
         ("Start_With", OLD, NEW, "We moved.", ""),  # violates both: no lock
         ("Length", "Under 40 words.", "Under 9 words.", "Short.", "- Stay under 9 words."),
         ("Keyword", "Mention 'tea'.", "Mention 'green tea'.", "Green tea.", "- Mention green tea."),
-        ("Tone", "Be formal.", "Be playful.", "Dear Sir or Madam.", "- Be formal."),  # no rule
+        ("Tone", "Be formal.", "Be playful.", "Dear Sir or Madam.", "- Be playful."),
+        # The old value's words stand there, and ask for something else.
+        ("Start_With", OLD, NEW, "To us.", "- Write in plain words and begin with To."),
+        ("Keyword", "Mention 'tea'.", "Mention 'milk'.", "Milk.", "- Mention milk, not tea."),
+        ("Keyword", "Mention 'tea'.", "Mention 'milk'.", "Milk.", "- Tea drinkers ask much."),
+        ("Length", "Under 40 words.", "Under 90 words.", "So.", "- A table of 40 words is long."),
     ],
 )
 def test_an_edit_that_is_taken_up_is_no_lock(

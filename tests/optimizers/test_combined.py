@@ -71,6 +71,15 @@ def test_a_learned_rule_that_contradicts_a_constraint_is_dropped_and_the_drop_re
     assert (found["rule"], found["constraint"]["type"]) == (learned, kind)
 
 
+def test_learned_rules_that_nobody_compared_are_counted(learner: Any) -> None:
+    online = learner(Combined(ConstraintAdapter({"Tone": "Be kind."}, repair=0), DRPG(k=2)), qa())
+    with dspy.context(lm=play("fine")):
+        taught(online, 0.0)
+        rollout = online.predict_one({"question": "How far?"})
+
+    assert rollout.guidance.counts["learned_rules_not_compared"] == 1
+
+
 def test_a_learned_rule_that_repeats_a_constraint_is_not_said_twice(learner: Any) -> None:
     rules = ConstraintAdapter({"Tone": "Name the town in each answer."}, repair=0)
     online = learner(Combined(rules, DRPG(k=2)), qa())

@@ -219,6 +219,32 @@ def test_where_the_new_one_does_not_hold_the_contradicted_one_stays(
     assert policy(online, "reply") == "- Use all capital letters."
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("Length", "Write at least 100 words. Keep it under 50 words."),
+        ("Keyword", "Mention 'tea'. Do not use the word 'tea'."),
+        ("Format", "Answer as a list. Do not use a list."),
+    ],
+)
+def test_a_constraint_that_contradicts_itself_is_refused(kind: str, text: str) -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."})
+    with pytest.raises(ValueError, match="contradicts itself: "):
+        rules.add(kind, text)
+    with pytest.raises(ValueError, match="contradicts itself"):
+        ConstraintAdapter({kind: text})
+
+    assert [one.type for one in rules.in_force()] == ["Tone"]
+
+
+def test_a_name_that_is_neither_type_nor_id_is_answered_with_those_there_are() -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."})
+    (one,) = rules.in_force()
+
+    with pytest.raises(ValueError, match=f"Nor has any constraint that id; there are: {one.id}"):
+        rules.delete("c-nope")
+
+
 def test_where_no_rule_can_tell_the_lm_is_asked_once_for_a_change(learner: Any) -> None:
     lm = play("x", "x", judge='{"contradicted": [1], "reason": "Formal is not casual."}')
     rules = ConstraintAdapter({"Tone": "Be formal.", "Length": UNDER_200}, policy_lm=lm)

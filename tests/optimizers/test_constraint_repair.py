@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 import pytest
@@ -265,7 +265,85 @@ def test_a_dead_model_leaves_the_draft_to_a_served_call(learner: Any) -> None:
         prediction = online(question="How far?")
 
     assert prediction.answer == "one two three four five six"
-    assert online.memory.rollout(prediction.rollout_id).guidance.counts == {"revise_failed": 1}
+    assert online.memory.rollout(prediction.rollout_id).guidance.counts == {
+        "constraints_checked": 1,
+        "constraint_violations": 1,
+        "constraint_repairs": 1,
+        "constraint_violations_left": 1,
+        "revise_failed": 1,
+    }
+
+
+def test_a_dead_model_takes_no_mend_away(learner: Any) -> None:
+    def reply(messages: list[dict[str, str]]) -> str:
+        if "first answer was" in messages[0]["content"]:
+            raise ConnectionError("no route to host")
+        return fields(answer="It Is Far")
+
+    rules = ConstraintAdapter(
+        {"All_Lower": "Write in lowercase.", "Keyword": "Mention 'bus' at least once."}
+    )
+    online = learner(rules, qa())
+    with dspy.context(lm=ScriptedLM(reply)):
+        prediction = online(question="How far?")
+    counts = online.memory.rollout(prediction.rollout_id).guidance.counts
+
+    assert prediction.answer == "it is far"
+    assert (counts["constraint_mends"], counts["revise_failed"]) == (1, 1)
+    assert counts["constraint_violations_left"] == 1
+
+
+def test_a_repair_that_recites_the_advice_is_rejected(learner: Any) -> None:
+    recited = "Write about 5 words, one short"
+    with dspy.context(lm=play("one two three four five six seven eight nine", recited)):
+        rollout = learner(
+            ConstraintAdapter({"Length": "Keep the answer under 8 words."}), qa()
+        ).predict_one({"question": "How far?"})
+
+    assert rollout.outputs == {"answer": "one two three four five six seven eight nine"}
+    assert rollout.guidance.counts["constraint_repairs_rejected"] == 1
+
+
+def test_the_words_that_were_asked_for_are_not_recited(learner: Any) -> None:
+    rules = ConstraintAdapter(
+        {"Start_With": "Start with the words Thank you for your question today"}, mend=False
+    )
+    with dspy.context(lm=play("It is far.", "Thank you for your question today: it is far.")):
+        rollout = learner(rules, qa()).predict_one({"question": "How far?"})
+
+    assert rollout.outputs == {"answer": "Thank you for your question today: it is far."}
+
+
+def test_a_choice_among_given_words_is_checked_and_left_as_it_is(learner: Any) -> None:
+    class Decide(dspy.Signature):
+        question: str = dspy.InputField()
+        answer: Literal["Yes", "No"] = dspy.OutputField()
+
+    class Explain(dspy.Signature):
+        question: str = dspy.InputField()
+        reason: str | None = dspy.OutputField()
+        answer: Literal["Yes", "No"] = dspy.OutputField()
+
+    upper = {"All_Upper": "Write everything in uppercase."}
+    with dspy.context(lm=ScriptedLM(lambda _: fields(reason="it is far", answer="Yes"))):
+        alone = learner(ConstraintAdapter(upper), dspy.Predict(Decide), name="a").predict_one(
+            {"question": "q"}
+        )
+        beside = learner(ConstraintAdapter(upper), dspy.Predict(Explain), name="b").predict_one(
+            {"question": "q"}
+        )
+
+    assert alone.outputs == {"answer": "Yes"}
+    assert alone.guidance.counts["constraint_violations_left"] == 1
+    assert beside.outputs == {"reason": "IT IS FAR", "answer": "Yes"}
+
+
+def test_a_field_that_nobody_writes_is_warned_of(
+    learner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner(ConstraintAdapter({"Tone": "Be kind."}, field="nope"), qa())
+
+    assert "field='nope': no predictor of Predict writes it (they write: answer)" in caplog.text
 
 
 def test_an_lm_error_is_no_answer_to_a_repair(learner: Any) -> None:

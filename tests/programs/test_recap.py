@@ -109,6 +109,11 @@ def test_a_generator_with_a_single_text_never_gets_stuck() -> None:
     assert len(recap.generate(3, 9, ["No_Commas"]).steps) == 9
 
 
+def test_generated_schedules_are_named_as_they_are_asked_for() -> None:
+    names = ["rules-5-3", "random-5-3"]
+    assert [recap.schedule(name).name for name in names] == names
+
+
 @pytest.mark.parametrize("name", ["rule-only-16", "random-20", "none.txt"])
 def test_an_unknown_schedule_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match=r"clustered-20, interleaved-20, rule-only-15"):

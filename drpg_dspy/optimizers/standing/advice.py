@@ -60,6 +60,9 @@ def advice(rule: Rule, answer: str) -> str:
         return _keyword(rule, answer)
     if isinstance(rule, FormatRule):
         return _format(rule)
+    if isinstance(rule, StartRule | EndRule) and not rule.whole:
+        where = "first word begin" if isinstance(rule, StartRule) else "last word end"
+        return f"Let the {where} with the letter {rule.text}"
     if isinstance(rule, StartRule):
         return f"Let the very first words be: {rule.text}"
     if isinstance(rule, EndRule):

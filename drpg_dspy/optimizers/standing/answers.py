@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import dspy
 
-from drpg_dspy.types import ProgramCard
+from drpg_dspy.types import ProgramCard, RouteCard
 
 __all__ = ["AnswerText", "answer_field"]
 
@@ -20,11 +20,13 @@ class AnswerText:
         text: The text.
         field: Where it stands in a prediction; ``""`` = the answer is the text itself.
         route: Who wrote it; ``""`` = not known.
+        free: False where its type leaves no choice of words (a ``Literal``, an enumeration).
     """
 
     text: str
     field: str
     route: str
+    free: bool = True
 
     @classmethod
     def of(cls, answer: Any, card: ProgramCard, field: str = "") -> AnswerText | None:
@@ -34,7 +36,8 @@ class AnswerText:
             answer: A prediction, or a text.
             card: The program.
             field: The output field that is meant; ``""`` = the last text among the outputs of
-                the last predictor that wrote one of the prediction's fields.
+                the last predictor that wrote one of the prediction's fields; free text, where
+                any of them has that.
 
         Raises:
             ValueError: The field is named, and the answer has no text there.
@@ -48,14 +51,17 @@ class AnswerText:
                     f"field={field!r}: the answer has no text there; it has "
                     f"{', '.join(given) or 'no fields'}."
                 )
-            return cls(given[field], field, _writer(field, card))
+            writer = _writer(field, card)
+            return cls(given[field], field, writer.name if writer else "", _free(field, writer))
         texts = {name: value for name, value in given.items() if isinstance(value, str)}
-        for route in reversed(card.routes):
-            for name in reversed(route.outputs):
-                if name in texts:
-                    return cls(texts[name], name, route.name)
-        last = next(reversed(texts), None)
-        return None if last is None else cls(texts[last], last, "")
+        written = [
+            cls(texts[name], name, route.name, _free(name, route))
+            for route in reversed(card.routes)
+            for name in reversed(route.outputs)
+            if name in texts
+        ]
+        last = [cls(text, name, "") for name, text in reversed(texts.items())]
+        return next((one for one in written if one.free), next(iter([*written, *last]), None))
 
     def replaced(self, answer: Any, text: str) -> Any:
         """Return the answer with another text; with the same one, the very same object."""
@@ -82,5 +88,11 @@ def answer_field(card: ProgramCard, route: str, field: str = "") -> str:
     return outputs[-1] if outputs else ""
 
 
-def _writer(field: str, card: ProgramCard) -> str:
-    return next((one.name for one in reversed(card.routes) if field in one.outputs), "")
+def _writer(field: str, card: ProgramCard) -> RouteCard | None:
+    return next((one for one in reversed(card.routes) if field in one.outputs), None)
+
+
+def _free(field: str, route: RouteCard | None) -> bool:
+    fields = getattr(route.signature, "output_fields", {}) if route is not None else {}
+    kind = fields[field].annotation if field in fields else str
+    return kind is str or str in get_args(kind)

@@ -16,8 +16,9 @@ from drpg_dspy.constraints import (
     bounds,
 )
 from drpg_dspy.constraints.measures import COMMAS, count_words, occurrences
+from drpg_dspy.constraints.rules import amount
 
-__all__ = ["clash", "first_clash"]
+__all__ = ["clash", "first_clash", "literal_of", "own_clash"]
 
 _UNITS = ("paragraphs", "sentences", "words")  # each of the one before holds one of the next
 _SHAPES = {"json", "list", "table", "headings"}
@@ -44,7 +45,7 @@ def _one_way(one: Rule, other: Rule) -> str:
     if isinstance(one, CaseRule) and isinstance(other, CaseRule) and one.upper != other.upper:
         return "upper case and lower case"
     if isinstance(one, NoCommasRule):
-        literal = _literal(other)
+        literal = literal_of(other)
         return f"no commas and {literal!r}" if any(c in literal for c in COMMAS) else ""
     if isinstance(one, KeywordRule):
         return _keyword(one, other)
@@ -58,22 +59,28 @@ def _one_way(one: Rule, other: Rule) -> str:
 
 
 def _length(one: LengthRule, other: Rule) -> str:
-    said = f"{bounds(one.least, one.most)} {one.unit}"
+    said = _said(one)
     if isinstance(other, LengthRule):
         finer, coarser = _UNITS.index(one.unit), _UNITS.index(other.unit)
         if one.most is not None and finer >= coarser and other.least > one.most:
-            return f"{said} and {bounds(other.least, other.most)} {other.unit}"
+            return f"{said} and {_said(other)}"
         return ""
     if one.most is None:
         return ""
     if one.unit == "words":
         times = max(1, other.least) if isinstance(other, KeywordRule) else 1
-        words = times * count_words(_literal(other))
-        return f"{said} and {_literal(other)!r} ({words} words)" if words > one.most else ""
+        words = times * count_words(literal_of(other))
+        brought = f"{literal_of(other)!r} ({amount(words, 'words')})"
+        return f"{said} and {brought}" if words > one.most else ""
     if isinstance(other, FormatRule) and other.kind == "list" and other.most != 0:
         items = other.least if other.counted else 2
-        return f"{said} and {items} list items" if items > one.most else ""
+        return f"{said} and {amount(items, 'list items')}" if items > one.most else ""
     return ""
+
+
+def _said(one: LengthRule) -> str:
+    said = bounds(one.least, one.most)
+    return f"{said} {one.unit.rstrip('s') if said.endswith(' 1') else one.unit}"
 
 
 def _keyword(one: KeywordRule, other: Rule) -> str:
@@ -81,10 +88,10 @@ def _keyword(one: KeywordRule, other: Rule) -> str:
     if one.most is None:
         return ""
     times = other.least if isinstance(other, KeywordRule) else 1
-    brought = times * occurrences(one.keyword, _literal(other))
+    brought = times * occurrences(one.keyword, literal_of(other))
     if brought <= one.most:
         return ""
-    return f"{one.keyword!r} {bounds(0, one.most)} and {_literal(other)!r}"
+    return f"{one.keyword!r} {bounds(0, one.most)} and {literal_of(other)!r}"
 
 
 def _format(one: FormatRule, other: Rule) -> str:
@@ -120,7 +127,7 @@ def _edges(one: str, other: str, verb: str, *, first: bool) -> str:
     return "" if fits else f"{verb} {one!r} and {verb} {other!r}"
 
 
-def _literal(rule: Rule) -> str:
+def literal_of(rule: Rule) -> str:
     """Return the text that a rule brings into every answer; ``""`` = none."""
     if isinstance(rule, KeywordRule):
         return rule.keyword if rule.least > 0 else ""
@@ -130,4 +137,14 @@ def _literal(rule: Rule) -> str:
 def first_clash(ones: tuple[Rule, ...], others: tuple[Rule, ...]) -> str:
     """Return the first reason why two sets of rules cannot both hold; ``""`` = none is found."""
     pairs = itertools.product(ones, others)
+    return next(filter(None, (clash(one, other) for one, other in pairs)), "")
+
+
+def own_clash(rules: tuple[Rule, ...]) -> str:
+    """Return the first reason why rules of one text cannot all hold; ``""`` = none is found.
+
+    >>> own_clash((LengthRule("words", 0, 49), LengthRule("words", 100)))
+    'at most 49 words and at least 100 words'
+    """
+    pairs = itertools.combinations(rules, 2)
     return next(filter(None, (clash(one, other) for one, other in pairs)), "")

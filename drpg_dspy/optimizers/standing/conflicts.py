@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import dspy
 
-from drpg_dspy.constraints import RULE_TYPES, Constraint, Rule, parse_rule
+from drpg_dspy.constraints import RULE_TYPES, CaseRule, Constraint, NoCommasRule, Rule, parse_rule
+from drpg_dspy.constraints.wording import negated
 from drpg_dspy.optimizers.books.showing import asked
 from drpg_dspy.optimizers.corrections.clusters import contradicts
 from drpg_dspy.optimizers.corrections.replies import read
@@ -25,12 +26,16 @@ __all__ = [
     "compare_by_lm",
     "compare_rules_by_lm",
     "opposed",
+    "told_by_rule",
 ]
 
 MOST_COMPARED = 60
 """Constraints that one LM call compares a new one with."""
 
 _NUMBER = re.compile(r"\d+")
+_COMMAS = r"\b(?:use|put|add|insert|write|place|set|include|separat\w*|join|with)\b[^.]*\bcommas?\b"
+_SMALL = r"\blower[\s-]?case\b|\bsmall\s+letters?\b"
+_CAPITALS = r"\b(?:upper[\s-]?case|capitals?|capital\s+letters?|capitali[sz]e[sd]?|title\s+case)\b"
 _SCHEMA = {
     "contradicted": {"type": "array", "items": {"type": "integer"}},
     "reason": {"type": "string"},
@@ -84,7 +89,7 @@ def compare(new: Constraint, others: Iterable[Constraint]) -> Comparison:
 
     Two that both state rules contradict each other when two of these rules cannot both hold
     (:func:`~drpg_dspy.optimizers.standing.clashes.clash`). Of others, those that say the same but
-    for a number or a negation do; of the rest no rule can tell.
+    for a negation do; of the rest no rule can tell: both 911 and 112 may be named.
     """
     own = _rules(new.type, new.text)
     conflicts: list[Conflict] = []
@@ -94,8 +99,8 @@ def compare(new: Constraint, others: Iterable[Constraint]) -> Comparison:
             continue
         rules = _rules(other.type, other.text)
         reason = first_clash(own, rules)
-        if not reason and not (own and rules) and contradicts(new.text, other.text):
-            reason = "the same, but for a number or a negation"
+        if not reason and not (own and rules) and _denies(new.text, other.text):
+            reason = "the same, but for a negation"
         if reason:
             conflicts.append(Conflict(other, reason))
         elif not (own and rules):
@@ -157,12 +162,42 @@ def opposed(text: str, constraints: Iterable[Constraint]) -> Conflict | None:
     """
     own = tuple(rule for kind in RULE_TYPES for rule in _rules(kind, text))
     for one in constraints:
-        reason = first_clash(own, _rules(one.type, one.text))
+        parsed = _rules(one.type, one.text)
+        reason = first_clash(own, parsed)
         if not reason and contradicts(text, one.text):
             reason = "the same, but for a number or a negation"
+        if not reason:
+            reason = next(filter(None, (_asks_against(text, r) for r in parsed)), "")
         if reason:
             return Conflict(one, reason)
     return None
+
+
+def told_by_rule(text: str, constraints: Iterable[Constraint]) -> bool:
+    """Tell whether rules can say of a learned rule that it contradicts none of the constraints.
+
+    >>> limit = Constraint("Length", "Keep the answer under 200 words.")
+    >>> told_by_rule("Write at least 20 words.", [limit]), told_by_rule("Be brief.", [limit])
+    (True, False)
+    """
+    own = any(_rules(kind, text) for kind in RULE_TYPES)
+    return own and all(_rules(one.type, one.text) for one in constraints)
+
+
+def _asks_against(text: str, rule: Rule) -> str:
+    """Say why a learned rule asks for what a rule forbids, in words that state no rule itself."""
+    if negated(text):
+        return ""
+    if isinstance(rule, NoCommasRule) and re.search(_COMMAS, text, re.I):
+        return "asks for commas, and none are allowed"
+    if isinstance(rule, CaseRule):
+        found = re.search(_SMALL if rule.upper else _CAPITALS, text, re.I)
+        return f"asks for {found[0].lower()} where it may not be" if found else ""
+    return ""
+
+
+def _denies(one: str, other: str) -> bool:
+    return negated(one) != negated(other) and contradicts(one, other)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -20,7 +20,18 @@ LEAST_OF_LIMIT = 1 / 3
 _ANNOUNCES = re.compile(r"[:;,][*_\"'”’)\]]*$")
 _HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t].*|\*\*[^*]+\*\*|__[^_]+__)")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"), ("«", "»"))
-_ALIKE = ('"', "**", "`")
+_ALIKE = ('"', "**", "`", "~~~")
+_SINGLE = (re.compile(r"(?<!\w)['‘](?=\w)"), re.compile(r"(?<=[\w.,!?…])['’](?!\w)"))
+_TAGS = (re.compile(r"<(?!br\b|hr\b|img\b|input\b)\w[^<>]*(?<!/)>", re.I), re.compile(r"</\w+>"))
+_CARRIES = re.compile(
+    r"^[\s*_#>\"'“‘(-]*(?:so|thus|hence|therefore|in\s+(?:conclusion|short|summary|sum)|overall"
+    r"|(?:the|my|our|final|correct|short)\s+(?:\w+\s+)?(?:answer|result|solution|verdict|total)"
+    r"|answer|result|solution|but|only|yet|although|though|note|warning|caution|important"
+    r"|careful|if|always)\b"
+    r"|\b(?:except|unless|however|not|never|cannot)\b|n['’]t\b",
+    re.I,
+)
+"""A sentence that may hold the answer, an exception or a warning: without it, the rest is wrong."""
 
 
 def cut(
@@ -30,9 +41,10 @@ def cut(
 
     Done only where the answer is longer than one constraint allows and wrong in nothing else, and
     only if every constraint that has a rule holds then; what the answer was to end with is put
-    back. Nothing is cut within a sentence, a quotation, brackets, a table or a block of code,
-    right after a heading or what announces something ("as follows:"), in JSON, or so that less
-    than :data:`LEAST_OF_LIMIT` of the length allowed is left.
+    back. Nothing is cut within a sentence, a quotation, brackets, a table, tags or a block of
+    code, right after a heading or what announces something ("as follows:"), in JSON, or so that
+    less than :data:`LEAST_OF_LIMIT` of the length allowed is left. No sentence goes that reads
+    like the answer itself, an exception or a warning.
 
     Args:
         draft: The answer, and what is violated.
@@ -52,7 +64,10 @@ def cut(
         True,
         key=lambda end: any(r.count(draft.text[:end]) > most for r, most in limits.items()),
     )
-    for kept in range(fitting, 0, -1):
+    starts = [0, *ends]
+    sentences = [draft.text[start:end] for start, end in zip(starts, ends, strict=False)]
+    needed = max((i + 1 for i, each in enumerate(sentences) if _CARRIES.search(each)), default=0)
+    for kept in range(fitting, max(needed, 1) - 1, -1):
         text, rest = draft.text[: ends[kept - 1]], draft.text[ends[kept - 1] :]
         if any(rule.count(text) < LEAST_OF_LIMIT * most for rule, most in limits.items()):
             break
@@ -86,8 +101,12 @@ def _exceeded(draft: Draft, constraints: Sequence[Constraint]) -> dict[LengthRul
 def _whole(text: str, rest: str) -> bool:
     """Tell whether a text may end here: nothing is left open, and nothing hangs in the air."""
     last = text.rpartition("\n")[2]
-    in_table = last.lstrip().startswith("|") and rest.lstrip().startswith("|")
-    left_open = any(text.count(one) > text.count(other) for one, other in _PAIRS)
+    here, _, following = rest.partition("\n")
+    row, below = f"{last}{here}", following.lstrip().partition("\n")[0]
+    in_table = "|" in row and (bool(here.strip()) or "|" in below)
+    left_open = any(text.count(one) > text.count(other) for one, other in _PAIRS) or any(
+        len(one.findall(text)) > len(other.findall(text)) for one, other in (_SINGLE, _TAGS)
+    )
     unpaired = any(text.count(mark) % 2 for mark in _ALIKE)
     hangs = _ANNOUNCES.search(text) or _HEADING.fullmatch(last)
     return not (in_table or left_open or unpaired or hangs)

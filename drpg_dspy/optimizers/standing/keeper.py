@@ -13,11 +13,12 @@ import dspy
 from dspy.utils.exceptions import DSPyError
 
 from drpg_dspy.arguments import one_line
-from drpg_dspy.constraints import Constraint
+from drpg_dspy.constraints import Constraint, parse_rule
 from drpg_dspy.exceptions import ConstraintConflict, StorageError
 from drpg_dspy.memory.base import Memory, MemoryView
 from drpg_dspy.optimizers.books.showing import under
 from drpg_dspy.optimizers.standing.changes import Change, expiry_time
+from drpg_dspy.optimizers.standing.clashes import own_clash
 from drpg_dspy.optimizers.standing.conflicts import Comparison, compare, compare_by_lm
 from drpg_dspy.optimizers.standing.registry import Registry, shown
 from drpg_dspy.types import Policy
@@ -197,8 +198,14 @@ class Keeper:
         Raises:
             ConstraintConflict: It contradicts others, and the newest does not win.
             PolicyTooLong: It does not fit.
+            ValueError: It contradicts itself.
         """
         new = change.constraint
+        if reason := own_clash(parse_rule(new.type, new.text)):
+            raise ValueError(
+                f"{new.type} {shown(new.text)} contradicts itself: {reason}. No answer could meet "
+                "it; nothing was changed."
+            )
         found = self._compared(new, _standing(registry, now).constraints)
         change = dataclasses.replace(
             change,
@@ -213,7 +220,7 @@ class Keeper:
             said = "; ".join(map(str, against))
             raise ConstraintConflict(
                 f"{new.type} {shown(new.text)} contradicts what is in force: {said}. Nothing was "
-                "changed. Edit or delete that first, or let the newest win (on_conflict='newest').",
+                "changed. Edit or delete that first, or let the newest win.",
                 against,
             )
         after = registry.changed(

@@ -15,7 +15,12 @@ from drpg_dspy.optimizers.books.replies import read_objects
 from drpg_dspy.optimizers.books.showing import lm_identity, under
 from drpg_dspy.optimizers.rules import similar
 from drpg_dspy.optimizers.standing.answers import answer_field
-from drpg_dspy.optimizers.standing.conflicts import Conflict, compare_rules_by_lm, opposed
+from drpg_dspy.optimizers.standing.conflicts import (
+    Conflict,
+    compare_rules_by_lm,
+    opposed,
+    told_by_rule,
+)
 from drpg_dspy.optimizers.standing.registry import Registry, shown
 from drpg_dspy.plain import digest
 from drpg_dspy.types import ProgramCard, Rule, Usage
@@ -32,7 +37,8 @@ class Screened:
     Attributes:
         dropped: By rule id: the rule, the constraint it contradicts, why, and who found it.
         retrieved: Under ``"dropped RULE_ID"``: the cases that the rule came from.
-        counts: How many were dropped, and how many repeated a constraint.
+        counts: How many were dropped, how many repeated a constraint, and of how many kept
+            ones no rule can tell and nobody was asked.
         memo: The LM's replies, to keep for the same rules and constraints.
         usage: What asking it cost.
     """
@@ -90,6 +96,8 @@ def screen(
         else:
             kept.append(rule)
     if lm is None or not kept:
+        unknown = sum(not told_by_rule(rule.text, constraints) for rule in kept)
+        screened.counts["learned_rules_not_compared"] += unknown
         return tuple(kept)
     found = _by_lm(kept, constraints, lm, memory, screened)
     for rule in kept:

@@ -76,9 +76,14 @@ def mends(given: bool | Sequence[Mend]) -> frozenset[Mend]:
 
 def kind_of(rule: Rule) -> Mend | None:
     """Return how a rule's violation is put right; ``None`` = that takes a writer."""
-    if isinstance(rule, StartRule):
-        return "begin" if rule.whole else None
-    kinds: dict[type, Mend] = {CaseRule: "case", NoCommasRule: "commas", EndRule: "end"}
+    if isinstance(rule, StartRule | EndRule) and not rule.whole:
+        return None
+    kinds: dict[type, Mend] = {
+        CaseRule: "case",
+        NoCommasRule: "commas",
+        StartRule: "begin",
+        EndRule: "end",
+    }
     return kinds.get(type(rule))
 
 

@@ -105,7 +105,11 @@ class Registry:
         by_id = [one for one in self.constraints if one.id == name]
         if by_id:
             return by_id[0]
-        kind = known_type(name)
+        try:
+            kind = known_type(name)
+        except ValueError as error:
+            ids = ", ".join(one.id for one in self.constraints) or "none"
+            raise ValueError(f"{error} Nor has any constraint that id; there are: {ids}.") from None
         found = [one for one in self.constraints if one.type == kind]
         if routes:
             found = [one for one in found if set(one.routes) == set(routes)] or [
@@ -117,7 +121,8 @@ class Registry:
         if found:
             each = "; ".join(f"{one.id} on {', '.join(one.routes) or 'all'}" for one in found)
             raise ValueError(
-                f"Several constraints of type {kind}{on} are in force ({each}): name the id."
+                f"Several constraints of type {kind}{on} are in force ({each}): give the id in "
+                "place of the type."
             )
         kinds = ", ".join(dict.fromkeys(one.type for one in self.constraints)) or "none"
         raise ValueError(f"No constraint of type {kind}{on} is in force; in force: {kinds}.")

@@ -16,6 +16,7 @@ from drpg_dspy.constraints.measures import count_words
 from drpg_dspy.constraints.wording import quoted
 from drpg_dspy.injection.fields import labelled_text
 from drpg_dspy.optimizers.standing.advice import advice
+from drpg_dspy.optimizers.standing.clashes import literal_of
 from drpg_dspy.optimizers.standing.mending import MENDS, Mend, kind_of, mended
 from drpg_dspy.plain import sendable
 
@@ -113,28 +114,31 @@ def repair(
 
     Returns:
         The new answer where it breaks nothing that held and puts something right, else the
-        draft. One that declines, is empty, recites a requirement, or loses more than half of a
-        draft that was not too long, is never better.
+        draft. One that declines, is empty, recites a requirement or a reason, or loses more than
+        half of a draft that was not too long, is never better.
     """
-    reasons = [
-        f"- {advice(rule, draft.text)}"
+    broken = [
+        rule
         for one in constraints
         if one.id in draft.violated
         for rule in parse_rule(one.type, one.text)
         if not rule.check(draft.text).satisfied
     ]
+    reasons = [advice(rule, draft.text) for rule in broken]
     counts["constraint_repairs"] += 1
     text = _ask(
         task=task,
         inputs=labelled_text([inputs], {name: name for name in inputs}),
         requirements="\n".join(f"- {one.text}" for one in constraints),
-        sent_back="\n".join(reasons),
+        sent_back="\n".join(f"- {reason}" for reason in reasons),
     )
     attempt = Draft.of(text, constraints)
     if text.strip():
         attempt, _ = mend(attempt, constraints, kinds)
     good = _is_answer(attempt.text) and _keeps(attempt, draft, constraints)
-    if attempt.beats(draft) and good and not recites(attempt.text, constraints):
+    asked = [*(one.text for one in constraints), *reasons]
+    literal = [text for rule in broken if (text := literal_of(rule))]
+    if attempt.beats(draft) and good and not recites(attempt.text, asked, literal):
         return attempt
     counts["constraint_repairs_rejected"] += 1
     return draft
@@ -157,21 +161,28 @@ def _keeps(attempt: Draft, draft: Draft, constraints: Sequence[Constraint]) -> b
     return too_long or count_words(attempt.text) >= _LEAST_KEPT * count_words(draft.text)
 
 
-def recites(answer: str, constraints: Sequence[Constraint]) -> bool:
-    """Tell whether an answer repeats a requirement instead of meeting it.
+def recites(answer: str, asked: Sequence[str], literal: Sequence[str] = ()) -> bool:
+    """Tell whether an answer repeats what was asked of it instead of doing that.
 
-    That is, five words in a row of a constraint, other than what it quotes to be said.
+    That is, five words in a row of a requirement or an advice, other than what it quotes to be
+    said.
 
-    >>> asked = [Constraint("Keyword", "Mention the word 'budget' at least twice.")]
+    Args:
+        answer: The answer.
+        asked: Requirements and advice.
+        literal: What is to be said, quoted or not.
+
+    >>> asked = ["Mention the word 'budget' at least twice."]
     >>> recites("It is important to mention the word 'budget' at least twice.", asked)
     True
     >>> recites("The budget of the party is small, and the budget is fixed.", asked)
     False
     """
     said = _runs(answer)
-    for one in constraints:
-        allowed = {run for words in quoted(one.text) for run in _runs(words)}
-        if said & (_runs(one.text) - allowed):
+    spoken = {run for words in literal for run in _runs(words)}
+    for text in asked:
+        allowed = spoken.union(*(_runs(words) for words in quoted(text)))
+        if said & (_runs(text) - allowed):
             return True
     return False
 

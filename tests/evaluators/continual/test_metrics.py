@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 
+import numpy as np
 import pytest
 
 from evaluators.continual import (
@@ -199,6 +201,35 @@ def test_an_interval_holds_its_value_and_is_the_same_for_the_same_seed(run: Traj
     assert all(one.low <= one.value <= one.high for one in found.values() if one.value == one.value)
     assert found["sat"] == intervals([run], resamples=50)["sat"]
     assert found["sat"].low < found["sat"].high
+
+
+def test_intervals_of_maxima_hold_their_figures() -> None:
+    rng = random.Random(7)
+    for _ in range(10):
+        outcomes = [
+            Outcome(step, task, f"s{i}", float(rng.random() < 0.5))
+            for step in range(8)
+            for task in ("A", "B", "C")
+            for i in range(6)
+        ]
+        found = intervals([Trajectory.of(outcomes)], resamples=200)["forgetting"]
+        assert found.low <= found.value <= found.high
+        assert found.low < found.high
+
+
+def test_an_interval_lies_around_the_figure_and_within_its_range() -> None:
+    run = Trajectory.of(cells(0, "A", 1, 1, value="A1"))
+    spread = [float(each) for each in np.linspace(0.0, 1.0, 1001)]
+
+    def around(figure: float, least: float = -1.0) -> tuple[float, float]:
+        values = iter([*spread, figure])  # the draws come first, the figure itself last
+        metric = Metric("given", "Given", lambda _: next(values), False, least, 1.0)
+        found = intervals([run], metrics=[metric], resamples=len(spread))["given"]
+        return found.low, found.high
+
+    assert around(0.5) == pytest.approx((0.025, 0.975))  # no bias: the percentiles
+    assert around(0.25) == pytest.approx((-0.225, 0.725))  # the draws' mean lies 0.25 above it
+    assert around(0.25, least=0.0) == pytest.approx((0.0, 0.725))
 
 
 def test_an_interval_without_variance_is_a_point() -> None:

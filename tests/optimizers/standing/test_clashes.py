@@ -63,6 +63,13 @@ def test_what_some_answer_satisfies_is_no_clash(
     assert clash(one, other) == clash(other, one) == ""
 
 
+def test_another_number_or_name_is_no_contradiction_across_types() -> None:
+    police = Constraint("Safety", "Tell readers to call 911.")
+    found = compare(Constraint("Helpfulness", "Tell readers to call 112."), [police])
+
+    assert (found.conflicts, found.undecided) == ((), (police,))
+
+
 def test_constraints_that_share_no_route_are_not_compared() -> None:
     one = Constraint("All_Upper", "Use all capital letters.", routes=("a",))
     other = Constraint("All_Lower", "Use only lowercase letters.", routes=("b",))
@@ -92,6 +99,13 @@ def test_what_no_rule_speaks_of_is_undecided_unless_it_is_the_plain_opposite() -
         ("Count each order once.", "Keyword", "Mention 'order' at most twice.", False),
         ("Name the year first.", "Start_With", "Start with 'Google'.", False),
         ("Use LEFT JOIN for missing rows.", "No_Commas", "Use no commas.", False),
+        ("Use commas in every list.", "No_Commas", "Write without any comma.", True),
+        ("Separate the columns by commas.", "No_Commas", "Do not use any commas.", True),
+        ("Ignore commas in the question's numbers.", "No_Commas", "Use no commas.", False),
+        ("Do not use commas in numbers.", "No_Commas", "Use no commas.", False),
+        ("Capitalize each name.", "All_Lower", "Use lowercase only.", True),
+        ("Write names in lowercase.", "All_Upper", "Write everything in uppercase.", True),
+        ("Name the state capital.", "All_Upper", "Write everything in uppercase.", False),
     ],
 )
 def test_a_learned_rule_is_read_as_whatever_type_it_speaks_of(

@@ -66,11 +66,20 @@ def test_as_few_sentences_as_it_takes_are_left_out(
         ([*WORDS, Constraint("No_Commas", "Use no commas.")], f"One, two. {PROSE}"),
         ([*WORDS, Constraint("Keyword", "Mention 'May' at least once.")], PROSE),
         ([Constraint("Tone", "Be brief.")], PROSE),
+        (WORDS, "Run this:\n~~~\nimport crab. Then\n" + "crab " * 12 + "\n~~~\nDone."),
+        (WORDS, "Anna said 'walk on all of your ten legs. And pinch them today' to him."),
+        (WORDS, "a | b\n---|---\n1 2 3 4 5. | 6\n7 8 | 9 10 11 12 13"),
+        (WORDS, "<p>Crabs walk sideways. They have ten legs. " + "crab " * 9 + "</p>"),
+        (WORDS, "You may eat this crab. It has ten legs. Except on Sundays, when it is poisonous."),
+        (WORDS, "Five crabs have two claws each. Two times five is ten. So the answer is ten."),
+        (WORDS, "Pour it out. Stir it with a long spoon for a minute. Do not heat it up."),
     ],
     ids=[
         "one sentence without an end", "hardly anything would be left", "open bracket", "headings",
         "code", "quotation", "JSON", "table", "a refusal would be left", "exactly", "too short",
         "something else is wrong", "would break another constraint", "nothing is checked",
+        "other fence", "single quotes", "table without bars at its edges", "tags",
+        "an exception", "the answer itself", "a warning",
     ],
 )  # fmt: skip
 def test_nothing_is_cut_where_that_would_not_do(constraints: list[Constraint], answer: str) -> None:
