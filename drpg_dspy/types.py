@@ -280,6 +280,12 @@ class Rollout:
         return self.outputs is None
 
     @property
+    def unreadable(self) -> bool:
+        """True when it failed because a predictor's reply had not the form that it should have."""
+        last = self.trace[-1].error if self.trace else ""
+        return self.failed and last.startswith("AdapterParseError")
+
+    @property
     def answer(self) -> Any:
         """What the program returned, as judges expect it: a ``dspy.Prediction`` or a value."""
         if self.outputs is not None and self.outputs.keys() == {PLAIN_VALUE}:

@@ -121,7 +121,8 @@ class InstructionAudit:
 
     Attributes:
         decision: The one by which it came to stand.
-        ended: The one by which it went: retired, superseded or crowded out; ``None`` = it stands.
+        ended: The one by which it went: retired, withdrawn, superseded or crowded out; ``None`` =
+            it stands.
         trial: The selection items without it and with it; ``None`` = it was tried on calls as
             they came, or adopted.
         before, after: The answers behind ``trial``.

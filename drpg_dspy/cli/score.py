@@ -61,7 +61,8 @@ def score(
 
     The score is a share of all rows, from 0 to 1. Rows that could not be judged (a missing
     database, a query without end) add nothing to it and are counted apart as not judged; rows
-    without a prediction are judged as no answer, and counted too.
+    without a prediction are judged as no answer, and counted too. IFEval and IFBench score what
+    the file answers, and no more; the others are counted as missing.
 
     \b
     Example:

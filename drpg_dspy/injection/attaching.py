@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import dspy
+from dspy.predict.parameter import Parameter
 from dspy.primitives.base_module import BaseModule
 
 from drpg_dspy.carrier import follow_threads
@@ -141,7 +142,7 @@ def routes(program: dspy.Module) -> dict[str, dspy.Predict]:
     """
     if not isinstance(program, dspy.Module):
         raise ValueError(f"Expected a dspy.Module, got {type(program).__name__}: {program!r}.")
-    found: dict[str, dspy.Predict] = dict(program.named_predictors())
+    found: dict[str, dspy.Predict] = dict(_listed(program))
     seen = {id(predictor) for predictor in found.values()}
     for name, part in _parts(program):
         if _is_predictor(part) and id(part) not in seen:
@@ -223,6 +224,41 @@ def _parts(program: dspy.Module) -> Iterator[tuple[str, Any]]:
         stack.extend(reversed(inside))
 
 
+def _listed(module: BaseModule) -> Iterator[tuple[str, dspy.Predict]]:
+    """Yield what ``named_predictors()`` lists, without looking through histories.
+
+    DSPy looks through a module's history as it does through its lists of modules: with every
+    call that a program has made it takes longer.
+    """
+    kind = type(module)
+    own = getattr(kind, "named_predictors", None) not in (None, dspy.Module.named_predictors)
+    if own or kind.named_parameters is not BaseModule.named_parameters:
+        named = module.named_predictors() if own else module.named_parameters()
+        yield from ((name, part) for name, part in named if _is_predictor(part))
+        return
+    seen: set[int] = set()
+    inside: list[tuple[str, Any]] = [("self", module)] if isinstance(module, Parameter) else []
+    for key, value in module.__dict__.items():
+        if key == "history":
+            continue
+        if isinstance(value, (list, tuple)):
+            inside += [(f"{key}[{i}]", item) for i, item in enumerate(value)]
+        elif isinstance(value, dict):
+            inside += [(f"{key}['{name}']", item) for name, item in value.items()]
+        else:
+            inside.append((key, value))
+    for name, part in inside:
+        found: Iterable[tuple[str, Any]] = ()
+        if isinstance(part, Parameter):
+            found = [(name, part)]
+        elif isinstance(part, dspy.Module) and not getattr(part, "_compiled", False):
+            found = ((f"{name}.{rest}", each) for rest, each in _listed(part))
+        for path, predictor in found:
+            if _is_predictor(predictor) and id(predictor) not in seen:
+                seen.add(id(predictor))
+                yield path, predictor
+
+
 def _is_predictor(part: Any) -> bool:
     return isinstance(part, dspy.Predict)
 
@@ -283,7 +319,7 @@ def _check_fields(slot: Slot, name: str, signature: Any) -> None:
 
 
 def _warn_of_frozen(program: dspy.Module, found: Mapping[str, dspy.Predict]) -> None:
-    listed = {name for name, _ in program.named_predictors()}
+    listed = {name for name, _ in _listed(program)}
     for name in found:
         if name not in listed:
             logger.warning(

@@ -67,9 +67,10 @@ class OnlinePolicyOptimizer(Answering, Learning, dspy.Module, Teleprompter):
         governance: What people decide on the policies; see
             :class:`~drpg_dspy.governance.governing.Governance`.
         unrecorded: Answers of this process that were given but could not be recorded.
-        unlearned: Answers of this process that were given with labels and could not be learned
-            from, because the metric raised, returned no score or judged nothing (NaN), or the
-            memory could not be written.
+        unlearned: Verdicts of this process from which nothing was learned: of answers that were
+            given with labels, because the metric raised, returned no score or judged nothing
+            (NaN), or the memory could not be written; of any, because the optimizer failed (a
+            dead policy LM) or the program had given no answer.
 
     Raises:
         ResumeMismatch: The memory was filled by another program.

@@ -36,6 +36,8 @@ class Learning:
     metric: Callable[..., Any] | None
     _learning: threading.RLock
     _state_version: int
+    _counting: threading.Lock
+    unlearned: int
 
     _notify: Callable[[], None]
     _check_owner: Callable[[], None]
@@ -95,9 +97,11 @@ class Learning:
     def learn_one(self, rollout: Rollout | str, feedback: Feedback | Any) -> None:
         """Learn from one verdict. Returns nothing; the learner's state changes.
 
-        Feedback that does not teach (NaN, uninformative) and feedback on a failed rollout is
-        recorded and counted, and nothing is learned from it. When the optimizer fails on it
-        (a dead policy LM), the verdict is kept all the same and the failure stands beside it.
+        Feedback that does not teach (NaN, uninformative) is recorded, and nothing is learned from
+        it. So is feedback on a rollout that failed, unless the optimizer learns from replies that
+        could not be read and this is one. When the optimizer fails on it (a dead policy LM), the
+        verdict is kept all the same and the failure stands beside it. What teaches and was not
+        learned from is counted in ``unlearned``.
 
         Args:
             rollout: The rollout or its id.
@@ -124,7 +128,11 @@ class Learning:
         self._refresh_state()
         stateful = self.optimizer.keeps_state
         state = None
-        if verdict.teaches and not rollout.failed:
+        useful = not rollout.failed or (
+            rollout.unreadable and self.optimizer.learns_from_unreadable
+        )
+        lost = verdict.teaches and not useful
+        if verdict.teaches and useful:
             experience = Experience(rollout, verdict, self.memory.is_correct(verdict))
             with meter() as usage, written_by(self.optimizer, self.program):
                 try:
@@ -137,6 +145,7 @@ class Learning:
                         error,
                     )
                     self.memory.discard()
+                    lost = True
                     verdict = dataclasses.replace(verdict, error=f"{type(error).__name__}: {error}")
             verdict = dataclasses.replace(verdict, usage=verdict.usage + usage.total())
             state = self.optimizer.state_dict() if stateful else None
@@ -146,6 +155,9 @@ class Learning:
             state=state,
             if_state_version=self._state_version if state is not None else None,
         )
+        if written and lost:
+            with self._counting:
+                self.unlearned += 1
         if written and state is not None:
             self._state_version += 1
         elif not written:

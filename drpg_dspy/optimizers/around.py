@@ -34,6 +34,11 @@ class Around(OnlineOptimizer):
         own = type(self).state_dict is not Around.state_dict
         return own or self.optimizer.keeps_state
 
+    @property
+    def learns_from_unreadable(self) -> bool:  # type: ignore[override]
+        """Whether the method inside does."""
+        return self.optimizer.learns_from_unreadable
+
     def fresh(self) -> OnlineOptimizer:
         """Return one that knows nothing, around a method that knows nothing."""
         return type(self)(**{**self.get_params(), "optimizer": self.optimizer.fresh()})

@@ -63,12 +63,16 @@ class OnlineOptimizer(ABC):
         paper: Where the method comes from.
         writes_policies: False for a method that gives examples or revises answers, and never a
             policy: there is nothing that ``drpg run --holdout`` could leave out.
+        learns_from_unreadable: True for a method that :meth:`update` also tells of calls that
+            gave no answer because a predictor's reply could not be read. They are never
+            experiences that a memory finds.
     """
 
     name: ClassVar[str]
     max_lm_calls: ClassVar[int] = 0
     paper: ClassVar[str] = ""
     writes_policies: ClassVar[bool] = True
+    learns_from_unreadable: ClassVar[bool] = False
 
     card: ProgramCard | None = None
     _place: str = ""

@@ -27,7 +27,7 @@ from drpg_dspy.optimizers.corrections.instructions import (
 from drpg_dspy.optimizers.corrections.traces import own_calls
 from drpg_dspy.optimizers.corrections.trials import TRIAL_SHARE, Gate
 from drpg_dspy.optimizers.corrections.updates import PolicyUpdates
-from drpg_dspy.optimizers.corrections.window import Window
+from drpg_dspy.optimizers.corrections.window import Window, noted_as, verdicts_of
 from drpg_dspy.plain import digest
 from drpg_dspy.types import Experience, Guidance, ProgramCard
 
@@ -94,14 +94,16 @@ class NLPG(OnlineOptimizer):
     are one when :func:`~drpg_dspy.optimizers.rules.similar` says so; merged corrections keep the
     words of one of them, so that no second LM call can bend them. Online, acceptance is a
     sequential test between two arms, because old questions are not asked again;
-    :func:`drpg_dspy.streaming.run_epoch` asks the same items twice, as the paper does. A call
-    whose program raised is no experience here: a correction that makes a module's reply
-    unreadable is noticed by ``run_epoch`` alone, unless the program itself catches the error.
+    :func:`drpg_dspy.streaming.run_epoch` asks the same items twice, as the paper does. A call that
+    gave no answer because a module's reply could not be read is a failure like any other: it is
+    diagnosed, and counts against the corrections that it had. One whose program raised for
+    another reason (a dead LM, an error in its code) is none.
     """
 
     name = "nlpg"
     paper = "Liu et al. 2026, NLPG"
     max_lm_calls = MAX_CALLS
+    learns_from_unreadable = True
 
     def __init__(
         self,
@@ -231,7 +233,9 @@ class NLPG(OnlineOptimizer):
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Count the verdict for what was drawn, decide, and write corrections of a failure."""
-        revised = memory.experience(experience.id) is not None
+        unreadable = experience.rollout.failed
+        known = self._window.knows(experience.id, memory) if unreadable else None
+        revised = known or memory.experience(experience.id) is not None
         if not revised:
             self._updates.seen += 1
             self._window.verdicts += 1
@@ -251,6 +255,7 @@ class NLPG(OnlineOptimizer):
             latest: One that is not in it yet.
         """
         counters = self._updates.counters
+        self._updates.review(verdicts_of(memory, latest))
         gradients = list(
             self._window.gradients(memory, latest, self._policies, self.category_of, counters)
         )
@@ -281,15 +286,11 @@ class NLPG(OnlineOptimizer):
             else:
                 drawn[id] = purpose == GIVEN
         for id, given in drawn.items():
-            self._updates.note(id, given, experience.id, experience.correct, revised=revised)
+            self._updates.note(id, given, noted_as(experience), experience.correct, revised=revised)
         if not revised and self._gate is None:  # else there is nothing to compare them with
             self._updates.count(standing, experience.correct)
 
-        def verdict(id: str) -> bool | None:
-            found = experience if id == experience.id else memory.experience(id)
-            return None if found is None else found.correct
-
-        self._updates.decide(drawn, verdict)
+        self._updates.decide(drawn, verdicts_of(memory, experience))
 
     def _correct(self, experience: Experience, memory: MemoryView, revised: bool) -> None:
         """Write the corrections of a failure and keep them under its id."""
@@ -320,11 +321,17 @@ class NLPG(OnlineOptimizer):
             }
         with dspy.context(lm=self.policy_lm) if self.policy_lm else dspy.context():
             diagnosis = Diagnosis(self.require_card(), self.max_chars - BULLET_CHARS)
-            found = diagnosis(experience, in_force, routes)
+            try:
+                found = diagnosis(experience, in_force, routes)
+            except Exception:  # the learner keeps the verdict and says why
+                counters["diagnosis_failed"] += 1
+                raise
         counters["failures_diagnosed"] += 1
         counters["gradients"] += len(found.corrections)
         counters.update(found.counts)
         self._window.write(experience.id, found.corrections, memory)
+        if experience.rollout.failed:  # no memory finds it by its id
+            self._window.keep(experience, self.category_of(experience.rollout.inputs))
 
     def _save_decisions(self, memory: MemoryView) -> None:
         for decision in self._updates.log.take_new():

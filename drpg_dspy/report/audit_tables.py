@@ -152,7 +152,7 @@ def _addressed(runs: Sequence[RunAudit]) -> Table:
                 ]
             )
     columns = ("run", "route", "failures addressed to it", "tried", "given up", "accepted", "ended")
-    notes = ("Of the accepted ones, those that ended were retired, superseded or crowded out.",)
+    notes = ("Accepted ones ended by being retired, withdrawn, superseded or crowded out.",)
     return Table.of(
         "addressed", "Corrections by route", columns, rows, notes=notes, heads=2, group=1
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from drpg_dspy.arguments import checked_path, whole
 from drpg_dspy.exceptions import missing_extra
-from drpg_dspy.retrieval.passages import best, checked_passages, digest_of, found
+from drpg_dspy.retrieval.passages import best, check_query, checked_passages, digest_of, found
 
 __all__ = ["BM25Retriever"]
 
@@ -83,7 +83,8 @@ class BM25Retriever:
             k: Another number for this call.
         """
         k = self.k if k is None else whole("k", k, 1)
-        known = [self._numbers[stem] for stem in _stems(str(query)) if stem in self._numbers]
+        check_query(query)
+        known = [self._numbers[stem] for stem in _stems(query) if stem in self._numbers]
         if not known:
             return found(self.passages, (), ())
         scores = self._index.get_scores_from_ids(known)

@@ -13,7 +13,7 @@ import numpy as np
 from drpg_dspy.arguments import checked_path, whole
 from drpg_dspy.memory.base import Embedder
 from drpg_dspy.retrieval.choice import default_embedder
-from drpg_dspy.retrieval.passages import best, checked_passages, digest_of, found
+from drpg_dspy.retrieval.passages import best, check_query, checked_passages, digest_of, found
 
 __all__ = ["DenseRetriever"]
 
@@ -71,7 +71,8 @@ class DenseRetriever:
             k: Another number for this call.
         """
         k = min(self.k if k is None else whole("k", k, 1), len(self.passages))
-        vector = np.ascontiguousarray(self.embedder([str(query)]), dtype=np.float32)
+        check_query(query)
+        vector = np.ascontiguousarray(self.embedder([query]), dtype=np.float32)
         wanted = min(k + _SPARE, len(self.passages))
         while True:
             scores, places = self._index.search(vector, wanted)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import dspy
 import numpy as np
 
-__all__ = ["Retriever", "best", "digest_of", "found", "passages_of"]
+__all__ = ["Retriever", "best", "check_query", "digest_of", "found", "passages_of"]
 
 
 class Retriever(Protocol):
@@ -23,6 +23,20 @@ class Retriever(Protocol):
 
     def __call__(self, query: str) -> Any:
         """Return the passages that fit the query, the best first."""
+
+
+def check_query(query: Any) -> None:
+    """Refuse what is no text: "None" would be searched for, and found.
+
+    Raises:
+        ValueError: It is none.
+
+    >>> check_query(None)
+    Traceback (most recent call last):
+    ValueError: A query must be a text, got None.
+    """
+    if not isinstance(query, str):
+        raise ValueError(f"A query must be a text, got {query!r}.")
 
 
 def passages_of(result: Any) -> list[str]:

@@ -172,7 +172,7 @@ class EpochPass:
             if self.memory.feedback(rollout.id) is None:
                 self.learner.learn_one(rollout, feedback)
                 self.spending.add(self.memory.feedback(rollout.id))
-            judged += feedback.judged and not rollout.failed
+            judged += feedback.judged or rollout.failed
             right += self.memory.is_correct(feedback) and not rollout.failed
             self._tell(_CONSTRUCTION, _CONSTRUCTION, done, len(examples), right)
         self.optimizer.close_window(self.memory)
@@ -272,6 +272,8 @@ class EpochPass:
                 self.spending.add(rollout)
         if (said := self.memory.feedback(question.name)) is not None:
             return rollout, said, error
+        if rollout.unreadable:  # no answer to judge, and something to learn
+            return rollout, Feedback(0.0, text=f"There is no answer: {rollout.error}"), error
         with meter() as used:
             verdict = judge(self.metric, question.example, answer_of(rollout, self.learner.card))
         return rollout, dataclasses.replace(verdict, usage=verdict.usage + used.total()), error
@@ -279,7 +281,7 @@ class EpochPass:
     def _watch(self, base: str, rollout: Rollout, error: Exception | None) -> None:
         """Stop where going on makes no sense: the program never answers, the server is away."""
         self.answered += 1
-        self.failures += rollout.failed
+        self.failures += rollout.failed and not rollout.unreadable
         away = error is not None and is_passing(error)
         self.out_of_reach = [*self.out_of_reach, base] if away else []
         if len(self.out_of_reach) == _FAILURES_IN_A_ROW:

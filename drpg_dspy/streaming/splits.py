@@ -16,6 +16,8 @@ __all__ = ["PARTS", "Group", "check_disjoint", "item_id", "share_out"]
 PARTS = ("construction", "selection", "test")
 """Corrections are written from the first, chosen on the second, measured on the third."""
 
+_OPTIONAL = ("group", "id")
+
 Group = Callable[[dspy.Example], Any] | str
 """What items of two parts must not have in common: a field's name, or a function."""
 
@@ -27,7 +29,7 @@ def share_out(
     group: Group = "group",
     seed: int = 1,
 ) -> dict[str, list[dspy.Example]]:
-    """Share out examples among parts; no two parts share a group.
+    """Share out examples among parts; no two parts share a group, or the same inputs.
 
     Groups are taken in the order of their hash, so that which part one falls into depends on
     its name and the seed alone. What is left of the group with which a part is filled is not
@@ -41,7 +43,7 @@ def share_out(
         seed: Another one gives other parts.
 
     Raises:
-        ValueError: There are not enough examples for these sizes.
+        ValueError: There are not enough examples for these sizes, or none has the field.
 
     >>> rows = [dspy.Example(id=str(n), user=str(n % 4), q="?").with_inputs("q") for n in range(8)]
     >>> parts = share_out(rows, {"construction": 3, "test": 2}, group="user")
@@ -50,9 +52,12 @@ def share_out(
     """
     for name, size in sizes.items():
         whole(name, size, 0)
+    _check_known(examples, group)
     members: dict[str, list[dspy.Example]] = {}
+    first: dict[str, str] = {}  # the group in which certain inputs stood first takes them all
     for example in examples:
-        members.setdefault(group_of(example, group), []).append(example)
+        name = first.setdefault(_inputs(example), group_of(example, group))
+        members.setdefault(name, []).append(example)
     order = sorted(members, key=lambda name: (_place(name, seed), name))
     parts: dict[str, list[dspy.Example]] = {name: [] for name in sizes}
     waiting = iter(order)
@@ -70,11 +75,13 @@ def share_out(
 
 
 def check_disjoint(parts: Mapping[str, Sequence[dspy.Example]], group: Group) -> None:
-    """Refuse parts that share a group.
+    """Refuse parts that share a group, or items with the same inputs.
 
     Raises:
-        ValueError: Two do; the message names both, and the groups.
+        ValueError: Two do; the message names both, and the groups or the items. Or no item has
+            the field that ``group`` names.
     """
+    _check_known([one for part in parts.values() for one in part], group)
     groups = {name: {group_of(one, group) for one in part} for name, part in parts.items()}
     names = list(groups)
     for i, one in enumerate(names):
@@ -87,6 +94,29 @@ def check_disjoint(parts: Mapping[str, Sequence[dspy.Example]], group: Group) ->
                     f"{more} (by {group if isinstance(group, str) else 'group'}). Corrections "
                     "must be chosen and measured on items that they were not written from."
                 )
+            there = {_inputs(example): item_id(example) for example in parts[one]}
+            twins = [(there[key], item_id(example)) for example in parts[other]
+                     if (key := _inputs(example)) in there]  # fmt: skip
+            if twins:
+                more = f" and {len(twins) - 5} more" if len(twins) > 5 else ""
+                pairs = ", ".join(f"{a!r} and {b!r}" for a, b in twins[:5])
+                raise ValueError(
+                    f"The {one} and {other} items overlap: {pairs}{more} have the same inputs. "
+                    "Give them one group, or leave some out."
+                )
+
+
+def _check_known(examples: Sequence[dspy.Example], group: Group) -> None:
+    """Refuse a field that no item has, unless it is one that need not be there."""
+    if not isinstance(group, str) or group in _OPTIONAL or not examples:
+        return
+    if all(example.get(group) is None for example in examples):
+        fields = ", ".join(examples[0].keys())
+        raise ValueError(f"No item has a field {group!r} to group by; they have: {fields}.")
+
+
+def _inputs(example: dspy.Example) -> str:
+    return digest(dict(example.inputs().items()))
 
 
 def group_of(example: dspy.Example, group: Group) -> str:

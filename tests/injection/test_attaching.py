@@ -157,6 +157,18 @@ def test_a_compiled_sub_module_is_reached_with_a_warning(lm, caplog) -> None:
     assert type(program.query.predict) is dspy.Predict
 
 
+def test_histories_are_not_searched_for_predictors() -> None:
+    class Untouchable(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("searched")
+
+    program = Hop()
+    for part in (program, program.query):
+        part.history = Untouchable([{"prompt": "long ago"}])
+
+    assert list(routes(program)) == ["query.predict", "answer"]
+
+
 def test_candidates_that_an_optimizer_tried_are_no_routes() -> None:
     program = dspy.Predict("question -> answer")
     tried = [program.deepcopy(), program.deepcopy()]

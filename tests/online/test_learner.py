@@ -217,6 +217,18 @@ def test_a_verdict_is_kept_when_learning_from_it_fails(memory: Any) -> None:
     assert standing.score == 0.0
     assert "writer is down" in standing.error
     assert memory.count("wrong") == 1
+    assert online.unlearned == 1
+
+
+def test_a_verdict_on_a_call_without_an_answer_is_kept_and_counted(memory: Any) -> None:
+    online = OnlinePolicyOptimizer(qa(), DRPG(k=2), memory=memory)
+    with dspy.context(lm=ScriptedLM(lambda messages: "")):
+        rollout = online.predict_one({"question": "one"})
+    online.feedback(rollout.id, score=0.0)
+
+    assert rollout.unreadable
+    assert memory.feedback(rollout.id).score == 0.0
+    assert (memory.count(), online.unlearned) == (0, 1)
 
 
 async def test_async_calls_learn_and_answer(lm: Any, memory: Any) -> None:

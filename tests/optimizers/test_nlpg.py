@@ -305,6 +305,42 @@ def test_a_dead_policy_model_costs_no_verdict(online: Learn) -> None:
 
     assert learner.memory.count("wrong") == 5
     assert learner.optimizer.state_dict()["seen"] == 5
+    assert learner.optimizer.counters["diagnosis_failed"] == 3
+    assert learner.unlearned == 3
+
+
+def test_a_call_whose_reply_could_not_be_read_is_learned_from_once(tmp_path: Path) -> None:
+    class Sized(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.size = dspy.Predict("question -> n: int")
+
+        def forward(self, question: str) -> Any:
+            return self.size(question=question)
+
+    def reply(messages: list[dict[str, str]]) -> str:
+        if "You coach" in messages[0]["content"]:
+            return json.dumps({"rules": [RULE]})
+        return fields(n="about five" if RULE not in messages[-1]["content"] else "5")
+
+    learner = OnlinePolicyOptimizer(
+        Sized(),
+        NLPG(window=2, gate=None),
+        memory=SQLiteMemory(tmp_path / "m.sqlite", HashingEmbedder()),
+    )
+    with dspy.context(lm=ScriptedLM(reply)):
+        for n in range(2):
+            rollout = learner.predict_one({"question": f"q{n}"}, rollout_id=f"r{n}")
+            assert rollout.unreadable
+            learner.feedback(rollout.id, 0.0, "no answer at all")
+            learner.feedback(rollout.id, 0.0, "no answer, I say")
+        now = learner.predict_one({"question": "q9"})
+
+    assert now.outputs == {"n": 5}
+    assert learner.optimizer.counters["failures_diagnosed"] == 4  # a revision is read anew
+    assert learner.optimizer.state_dict()["seen"] == 2
+    assert [one.cases for one in learner.optimizer.instructions] == [2]
+    assert learner.memory.count() == 0
 
 
 def test_each_category_has_policies_of_its_own(lm: ScriptedLM, online: Learn) -> None:

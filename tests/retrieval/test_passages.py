@@ -244,3 +244,10 @@ def test_an_interrupted_embedding_goes_on_where_it_was(tmp_path: Path) -> None:
     DenseRetriever(texts, embedder, cache=tmp_path)
     assert sizes == [1024, 476, 476]
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("query", [None, 3, ["x"]])
+def test_a_query_that_is_no_text_is_refused(query: Any) -> None:
+    for retriever in (BM25Retriever(TEXTS), DenseRetriever(TEXTS, HashingEmbedder())):
+        with pytest.raises(ValueError, match="A query must be a text, got"):
+            retriever(query)

@@ -335,3 +335,40 @@ def test_a_budget_that_ends_among_items_side_by_side_keeps_what_was_answered(
 
     (epoch,) = run_epochs(learner, *parts, threads=4)
     assert epoch.finished
+
+
+@pytest.mark.parametrize("share", [2, 1])
+def test_replies_that_cannot_be_read_are_diagnosed_like_other_failures(
+    make: Make, share: int
+) -> None:
+    class Counted(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.size = dspy.Predict("word -> n: int")
+            self.reply = dspy.Predict("n -> answer")
+
+        def forward(self, word: str) -> dspy.Prediction:
+            return self.reply(n=self.size(word=word).n)
+
+    def reply(messages: list[dict[str, str]]) -> str:
+        asked = messages[-1]["content"]
+        if "modules_at_fault" in messages[0]["content"]:
+            fault = "size" if "failed: AdapterParseError" in asked else "reply"
+            return json.dumps({"step": 1, "modules_at_fault": [fault], "reason": "no number"})
+        if "You coach" in messages[0]["content"]:
+            return json.dumps({"rules": ["Give digits alone."]})
+        spoken = "odd" in asked or share == 1
+        return fields(n="about five" if spoken and "digits" not in asked else "5", answer="ok")
+
+    learner = make(program=Counted())
+    learner.metric = None
+    with dspy.context(lm=ScriptedLM(reply)):
+        epoch = run_epoch(
+            learner, items("c", 8), items("s", 12), metric=lambda example, answer: answer == "ok"
+            if isinstance(answer, str) else answer.answer == "ok"
+        )  # fmt: skip
+
+    assert epoch.construction == (8 - 8 // share, 8)
+    (tried,) = epoch.tried
+    assert (tried.route, tried.text, tried.accepted) == ("size", "Give digits alone.", True)
+    assert (epoch.selection.before, epoch.selection.after) == (12 - 12 // share, 12)

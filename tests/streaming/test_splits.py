@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import dspy
 import pytest
 
@@ -45,3 +47,24 @@ def test_a_part_may_be_empty() -> None:
     parts = share_out(rows(4, 4), {"construction": 2, "selection": 2, "test": 0}, group="user")
 
     assert parts["test"] == []
+
+
+def test_the_same_inputs_fall_into_one_part_whatever_their_ids() -> None:
+    twins = [
+        dspy.Example(id=f"{name}{i}", question=f"{i}?").with_inputs("question")
+        for name in "ab"
+        for i in range(10)
+    ]
+    parts = share_out(twins, {"construction": 6, "test": 6}, group="id")
+    asked = [{row.question for row in part} for part in parts.values()]
+
+    assert not asked[0] & asked[1]
+    with pytest.raises(ValueError, match=r"'a0' and 'b0', .* and 5 more have the same inputs"):
+        check_disjoint({"construction": twins[:10], "test": twins[10:]}, "id")
+
+
+@pytest.mark.parametrize("check", [share_out, check_disjoint])
+def test_a_field_to_group_by_that_nobody_has_is_named(check: Any) -> None:
+    given: Any = rows(4, 4) if check is share_out else {"test": rows(4, 4)}
+    with pytest.raises(ValueError, match="No item has a field 'usr' to group by; they have: id"):
+        check(given, {"test": 1}, group="usr") if check is share_out else check(given, "usr")

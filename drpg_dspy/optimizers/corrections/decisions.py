@@ -21,8 +21,8 @@ class Decision:
         number: Counts decisions from 1.
         seen: Verdicts that the optimizer had seen.
         outcome: ``"tried"``, ``"accepted"``, ``"adopted"`` (without a trial), ``"given up"``,
-            ``"retired"``, ``"superseded"``, ``"crowded out"``; ``"unchanged"`` when a window
-            gave nothing to try.
+            ``"retired"``, ``"withdrawn"`` (its verdicts were revised), ``"superseded"``,
+            ``"crowded out"``; ``"unchanged"`` when a window gave nothing to try.
         id, route, category, text: The instruction; empty for ``"unchanged"``.
         reason: In words.
         counts: The figures behind it: calls or items ``given_right``, ``given_wrong``,

@@ -282,7 +282,10 @@ def _mentions(text: str, name: str) -> bool:
 def _as_list(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [value] if value.strip() else []
-    return [item for item in value if item] if isinstance(value, (list, tuple)) else []
+    if not isinstance(value, (list, tuple)):
+        return []
+    flat = [part for item in value for part in (item if isinstance(item, list) else [item])]
+    return [item for item in flat if item]
 
 
 def _number(value: Any) -> int:

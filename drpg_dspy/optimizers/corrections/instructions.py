@@ -61,6 +61,7 @@ class Instruction:
         outcomes: Letters of the calls since it was put on trial or accepted
             (:mod:`drpg_dspy.optimizers.corrections.trials`).
         judged: While on trial: the rollouts behind the letters.
+        grounds, marks: Once accepted: the rollouts and letters that it was accepted on.
         replaces: Id of the instruction that it is to take the place of; ``""`` = none.
         helped: By how much it helped when it was accepted, in (-1, 1).
     """
@@ -79,6 +80,8 @@ class Instruction:
     tally: tuple[int, int, int, int] = (0, 0, 0, 0)
     outcomes: str = ""
     judged: tuple[str, ...] = ()
+    grounds: tuple[str, ...] = ()
+    marks: str = ""
     replaces: str = ""
     helped: float = 0.0
 
@@ -331,13 +334,18 @@ def _rank(
             one.id,
         )
     )
-    kept: list[Instruction] = []
+    accepted: list[Instruction] = []
     for one in pool:
-        if one.status == "trial" or not any(
-            other.status == "accepted" and similar(one.text, other.text) for other in kept
-        ):
-            kept.append(one)
-    return tuple(kept)
+        if one.status == "accepted" and not any(similar(one.text, o.text) for o in accepted):
+            accepted.append(one)
+    # Where the same stands already for these inputs, a trial of it for more of them shows nothing.
+    trials = [
+        one
+        for one in pool
+        if one.status == "trial"
+        and not any(similar(one.text, o.text) and o.id != one.replaces for o in accepted)
+    ]
+    return (*trials, *accepted)
 
 
 def covers(general: str, category: str) -> bool:

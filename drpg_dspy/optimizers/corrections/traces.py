@@ -19,7 +19,7 @@ from drpg_dspy.types import REVISION, Call, Rollout
 __all__ = ["ModuleGraph", "own_calls", "show_calls"]
 
 _MAX_CALLS = 64
-"""Calls of a rollout that are looked at: the first quarter and the last three."""
+"""Calls of a rollout that are looked at: of each route the first and the last ones."""
 
 _SHOWN_CALLS = 24
 _SHOWN_CHARS = 12_000
@@ -33,16 +33,19 @@ class ModuleGraph:
     """The calls of a rollout and what flowed between them.
 
     Attributes:
-        calls: The calls that are looked at, in the order in which they ended.
+        calls: The calls that are looked at, in the order in which they ended; of a long trace
+            not all, but some of every route.
         consumers: For each, the places of the calls that used its output.
         answering: Places of the calls whose output is part of the answer.
-        left_out: How many calls of a long trace are not looked at.
+        steps: The numbers of these calls in the whole trace, from 1.
+        trace: The routes of all calls, in order.
     """
 
     calls: tuple[Call, ...]
     consumers: tuple[tuple[int, ...], ...]
     answering: frozenset[int]
-    left_out: int = 0
+    steps: tuple[int, ...] = ()
+    trace: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rollout: Rollout) -> ModuleGraph:
@@ -59,10 +62,8 @@ class ModuleGraph:
         (((1,), ()), ['reply', 'query'], ['query'])
         """
         whole = own_calls(rollout)
-        calls = whole
-        if len(whole) > _MAX_CALLS:
-            head = _MAX_CALLS // 4
-            calls = whole[:head] + whole[len(whole) - (_MAX_CALLS - head) :]
+        places = _sample(whole, range(len(whole)), _MAX_CALLS)
+        calls = tuple(whole[place] for place in places)
         given = [_Value(name, value) for name, value in rollout.inputs.items()]
         received = [[_Value(n, v) for n, v in call.inputs.items()] for call in calls]
         made = [[_Value(n, v) for n, v in (call.outputs or {}).items()] for call in calls]
@@ -71,7 +72,8 @@ class ModuleGraph:
         answering = {i for i, values in enumerate(made) if _flows(values, answer)}
         if calls and not answering:  # the program's own code made the answer out of the last one
             answering = {len(calls) - 1}
-        return cls(calls, consumers, frozenset(answering), len(whole) - len(calls))
+        steps, trace = tuple(place + 1 for place in places), tuple(call.route for call in whole)
+        return cls(calls, consumers, frozenset(answering), steps, trace)
 
     def routes(self) -> list[str]:
         """Return the routes from the answer back to the first module.
@@ -99,9 +101,14 @@ class ModuleGraph:
         ]
         return list(dict.fromkeys(reversed(found)))
 
+    @property
+    def left_out(self) -> int:
+        """How many calls of a long trace are not looked at."""
+        return len(self.trace) - len(self.calls)
+
     def route_at(self, step: int) -> str:
         """Return the route of a step as :func:`show_calls` numbers it, from 1; ``""`` = none."""
-        return self.calls[step - 1].route if 1 <= step <= len(self.calls) else ""
+        return self.trace[step - 1] if 1 <= step <= len(self.trace) else ""
 
 
 def own_calls(rollout: Rollout) -> tuple[Call, ...]:
@@ -121,13 +128,13 @@ def show_calls(graph: ModuleGraph, route: str = "") -> str:
         long values cut, both visibly.
     """
     places = [i for i, call in enumerate(graph.calls) if route in ("", call.route)]
-    shown = _sample(graph.calls, places)
+    shown = _sample(graph.calls, places, _SHOWN_CALLS)
     fields = sum(
         len(graph.calls[i].inputs) + len(graph.calls[i].outputs or {"error": ""}) for i in shown
     )
     limit = max(_SHORTEST, min(_LONGEST, _SHOWN_CHARS // max(1, fields) - 40))
     blocks = [_show_call(graph, i, limit) for i in shown]
-    hidden = len(places) - len(shown) + graph.left_out
+    hidden = sum(route in ("", each) for each in graph.trace) - len(shown)
     if hidden:
         blocks.insert(len(blocks) // 2, f"[{hidden} more steps of the same kind are not shown]")
     return "\n\n".join(blocks) or "(no step)"
@@ -135,29 +142,33 @@ def show_calls(graph: ModuleGraph, route: str = "") -> str:
 
 def _show_call(graph: ModuleGraph, place: int, limit: int) -> str:
     call = graph.calls[place]
-    lines = [f"[step {place + 1}] module: {call.route}"]
+    lines = [f"[step {graph.steps[place]}] module: {call.route}"]
     lines += [f"received {name}: {_cut(value, limit)}" for name, value in call.inputs.items()]
     if call.outputs is None:
         lines.append(f"failed: {_cut(call.error, limit)}")
     else:
         lines += [f"gave {name}: {_cut(value, limit)}" for name, value in call.outputs.items()]
-    users = [f"step {user + 1}" for user in graph.consumers[place]]
+    users = [f"step {graph.steps[user]}" for user in graph.consumers[place]]
     users += ["the answer"] * (place in graph.answering)
     lines.append(f"used by: {', '.join(users) or 'nothing that is known'}")
     return "\n".join(lines)
 
 
-def _sample(calls: Sequence[Call], places: Sequence[int]) -> list[int]:
-    """Return at most :data:`_SHOWN_CALLS` places: the first and the last ones of each route."""
+def _sample(calls: Sequence[Call], places: Sequence[int], most: int) -> list[int]:
+    """Return about ``most`` places at most: the first and the last ones of each route.
+
+    Where the routes that were called seldom leave room, the others get it.
+    """
+    if len(places) <= most:
+        return list(places)
     by_route: dict[str, list[int]] = {}
     for place in places:
         by_route.setdefault(calls[place].route, []).append(place)
-    each = max(2, _SHOWN_CALLS // max(1, len(by_route)))
-    kept = {
-        place
-        for own in by_route.values()
-        for place in (own if len(own) <= each else own[: each // 2] + own[-(each - each // 2) :])
-    }
+    kept: list[int] = []
+    waiting = sorted(by_route.values(), key=len)
+    for number, own in enumerate(waiting):
+        each = max(2, (most - len(kept)) // (len(waiting) - number))
+        kept += own if len(own) <= each else own[: each // 2] + own[-(each - each // 2) :]
     return sorted(kept)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,10 +25,13 @@ import numpy as np
 
 from drpg_dspy.arguments import number, whole
 
-__all__ = ["Finding", "Gate", "effect", "evidence", "letter", "tally"]
+__all__ = ["Finding", "Gate", "Verdicts", "as_judged_now", "effect", "evidence", "letter", "tally"]
 
 Finding = Literal["helps", "harms", "unclear", ""]
 """What a trial has shown; ``""`` = it goes on."""
+
+Verdicts = Callable[[str], bool | None]
+"""Whether a rollout is right, as its verdict stands now; ``None`` = it was taken back."""
 
 TRIAL_SHARE = 0.5
 """Of the calls with the instruction, while it is on trial."""
@@ -209,3 +212,16 @@ def _mixed(word: int) -> int:
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     word = (word ^ (word >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
     return word ^ (word >> 31)
+
+
+def as_judged_now(
+    judged: Sequence[str], outcomes: str, verdicts: Verdicts
+) -> tuple[tuple[str, ...], str]:
+    """Return calls and their letters as the verdicts stand, without those taken back."""
+    kept, marks = [], []
+    for rollout, mark in zip(judged, outcomes, strict=True):
+        correct = verdicts(rollout)
+        if correct is not None:
+            kept.append(rollout)
+            marks.append(letter(mark.isupper(), correct))
+    return tuple(kept), "".join(marks)

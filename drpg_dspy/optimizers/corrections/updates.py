@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from drpg_dspy.optimizers.corrections.clusters import Correction, contradicts
@@ -13,16 +13,22 @@ from drpg_dspy.optimizers.corrections.instructions import (
     PolicyMemory,
     covers,
 )
-from drpg_dspy.optimizers.corrections.trials import TRIAL_SHARE, Gate, evidence, letter, tally
+from drpg_dspy.optimizers.corrections.trials import (
+    TRIAL_SHARE,
+    Gate,
+    Verdicts,
+    as_judged_now,
+    effect,
+    evidence,
+    letter,
+    tally,
+)
 from drpg_dspy.optimizers.rules import similar
 
 __all__ = ["PolicyUpdates"]
 
 _MAX_WAITING = 3
 _MAX_DROPPED = 100
-
-Verdicts = Callable[[str], bool | None]
-"""Whether a rollout is right, as its verdict stands now; ``None`` = it was taken back."""
 
 
 class PolicyUpdates:
@@ -46,7 +52,8 @@ class PolicyUpdates:
         self.seen = 0
         self.counters: Counter[str] = Counter()
         self.log = DecisionLog()
-        self._dropped: list[list[str]] = []  # route, text: what failed once is not tried at once
+        # Route, category, text: what failed once is not tried there again at once.
+        self._dropped: list[list[str]] = []
 
     # -- verdicts ---------------------------------------------------------------------------
 
@@ -101,10 +108,36 @@ class PolicyUpdates:
                 )
                 self._drop(one, "retired", "it stopped helping", tally(one.outcomes), shown)
 
+    def review(self, verdicts: Verdicts) -> None:
+        """Withdraw what was accepted on verdicts that were revised or taken back since.
+
+        Args:
+            verdicts: As they stand now.
+        """
+        for one in list(self.instructions):
+            if one.status != "accepted" or not one.grounds:
+                continue
+            grounds, marks = as_judged_now(one.grounds, one.marks, verdicts)
+            if (grounds, marks) == (one.grounds, one.marks):
+                continue
+            now = tally(marks)
+            change = [b - a for a, b in zip(tally(one.marks), now, strict=True)]
+            given, wrong, plain, plain_wrong = (
+                max(0, n + d) for n, d in zip(one.tally, change, strict=True)
+            )
+            one = one.changed(
+                grounds=grounds, marks=marks, tally=(given, wrong, plain, plain_wrong)
+            )
+            self.instructions.put(one)
+            if effect(*now) <= 0:
+                reason = "the verdicts that it was accepted on stand no more"
+                self._drop(one, "withdrawn", reason, one.tally)
+
     def _decide_trial(self, one: Instruction, gate: Gate, verdicts: Verdicts) -> None:
         finding = gate.finding(one.outcomes)
         if finding == "helps":
-            one = _as_judged_now(one, verdicts)
+            judged, outcomes = as_judged_now(one.judged, one.outcomes, verdicts)
+            one = one.changed(judged=judged, outcomes=outcomes)
             self.instructions.put(one)
             finding = gate.finding(one.outcomes)
         if not finding:
@@ -188,13 +221,19 @@ class PolicyUpdates:
         return rare
 
     def _standing(self, correction: Correction) -> Instruction | None:
-        """Return the instruction that says the same, or the opposite, where this one belongs."""
+        """Return the instruction that says the same, or the opposite, where this one belongs.
+
+        One that says the same for a part of these inputs alone leaves the others without it: it
+        is none.
+        """
         for one in self.instructions:
-            a, b = one.category, correction.category
-            here = one.route == correction.route and (covers(a, b) or covers(b, a))
-            if here and (
-                similar(one.text, correction.text) or contradicts(one.text, correction.text)
-            ):
+            if one.route != correction.route:
+                continue
+            holds_here = covers(one.category, correction.category)
+            if holds_here and similar(one.text, correction.text):
+                return one
+            near = holds_here or covers(correction.category, one.category)
+            if near and contradicts(one.text, correction.text):
                 return one
         return None
 
@@ -218,9 +257,10 @@ class PolicyUpdates:
         self.instructions.put(standing.supported(wanted).doubted(despite))
 
     def _failed_before(self, correction: Correction) -> bool:
+        place = (correction.route, correction.category)
         return any(
-            route == correction.route and similar(text, correction.text)
-            for route, text in self._dropped
+            (route, category) == place and similar(text, correction.text)
+            for route, category, text in self._dropped
         )
 
     def _crowded(self, correction: Correction) -> bool:
@@ -245,7 +285,7 @@ class PolicyUpdates:
         busy = any(one.status == "trial" for one in self._same_place(new))
         new = new.changed(status="waiting" if busy else "trial")
         self.instructions.put(new)
-        reason = "waits for a trial to end" if busy else "half of the calls get it"
+        reason = "waits for a trial to end" if busy else "it is on trial"
         self._record("tried", new, reason, {"cases": new.cases})
 
     # -- what becomes of an instruction -----------------------------------------------------
@@ -261,10 +301,26 @@ class PolicyUpdates:
         old = self.instructions.get(one.replaces)
         if old is not None:
             self._drop(old, "superseded", f"{one.id} took its place", old.tally)
-        one = one.changed(status="accepted", helped=one.score, outcomes="", judged=(), replaces="")
+        for part in self._parts_of(one):
+            self._drop(part, "superseded", f"{one.id} holds for its inputs as well", part.tally)
+        one = one.changed(
+            status="accepted", helped=one.score, outcomes="", judged=(), replaces="",
+            grounds=one.judged, marks=one.outcomes,
+        )  # fmt: skip
         self.instructions.put(one)
         self._record(outcome, one, reason, {**_table(one.tally), **counts}, shown)
         self._next_trial(one)
+
+    def _parts_of(self, one: Instruction) -> list[Instruction]:
+        """Return the instructions that say the same for a part of the inputs."""
+        return [
+            other
+            for other in self.instructions
+            if other.route == one.route
+            and other.category != one.category
+            and covers(one.category, other.category)
+            and similar(one.text, other.text)
+        ]
 
     def _drop(
         self,
@@ -277,7 +333,7 @@ class PolicyUpdates:
     ) -> None:
         self.instructions.remove(one.id)
         if outcome in ("given up", "retired"):
-            self._dropped = [*self._dropped, [one.route, one.text]][-_MAX_DROPPED:]
+            self._dropped = [*self._dropped, [one.route, one.category, one.text]][-_MAX_DROPPED:]
         self._record(outcome, one, reason, {**_table(table), **counts}, shown)
         self._next_trial(one)
 
@@ -307,7 +363,7 @@ class PolicyUpdates:
             "seen": self.seen,
             "counters": dict(sorted(self.counters.items())),
             "log": self.log.as_plain(),
-            "dropped": [list(pair) for pair in self._dropped],
+            "dropped": [list(each) for each in self._dropped],
         }
 
     def load_plain(self, state: Mapping[str, Any]) -> None:
@@ -316,24 +372,17 @@ class PolicyUpdates:
         self.seen = int(state["seen"])
         self.counters = Counter(state["counters"])
         self.log.load_plain(state["log"])
-        self._dropped = [list(pair) for pair in state["dropped"]]
+        whole = ([route, "", text] for route, *_, text in state["dropped"])  # as it was before
+        self._dropped = [
+            list(each) if len(each) == 3 else old
+            for each, old in zip(state["dropped"], whole, strict=True)
+        ]
 
 
 def _counted(one: Instruction, mark: str) -> Instruction:
     added = tally(mark)
     right, wrong, plain_right, plain_wrong = (a + b for a, b in zip(one.tally, added, strict=True))
     return one.changed(tally=(right, wrong, plain_right, plain_wrong))
-
-
-def _as_judged_now(one: Instruction, verdicts: Verdicts) -> Instruction:
-    """Return a trial with its verdicts as they stand, without those that were taken back."""
-    kept, marks = [], []
-    for rollout, mark in zip(one.judged, one.outcomes, strict=True):
-        correct = verdicts(rollout)
-        if correct is not None:
-            kept.append(rollout)
-            marks.append(letter(mark.isupper(), correct))
-    return one.changed(outcomes="".join(marks), judged=tuple(kept))
 
 
 def _table(counts: tuple[int, int, int, int]) -> dict[str, int]:

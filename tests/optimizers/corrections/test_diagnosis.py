@@ -275,3 +275,9 @@ def test_a_dead_model_is_not_swallowed(caplog: pytest.LogCaptureFixture) -> None
 
     with caplog.at_level(logging.CRITICAL), pytest.raises(dspy.LMError):
         diagnose(ScriptedLM(dead))
+
+
+def test_rules_in_a_list_within_a_list_are_read() -> None:
+    found = diagnose(lm_of({"step": 1, "modules_at_fault": ["read"]}, {"rules": [[RULE]]}))
+
+    assert found.corrections == {"read": RULE}

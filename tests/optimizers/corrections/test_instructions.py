@@ -244,3 +244,12 @@ def test_there_is_a_limit_to_how_many_there_are(extra: int) -> None:
     )  # fmt: skip
 
     assert [one.born for one in policies.crowded_out()] == list(range(extra))
+
+
+def test_a_trial_for_more_inputs_is_not_drawn_where_the_same_stands() -> None:
+    narrow = write("Divide by 100.", category="count:numbers")
+    wide = write("Divide by 100.", category="count", status="trial")
+    policies = memory(narrow, wide)
+
+    assert policies.pool("a", "count:numbers") == (narrow,)
+    assert policies.pool("a", "count:words") == (wide,)

@@ -140,3 +140,22 @@ def test_a_very_long_trace_is_looked_at_from_both_ends() -> None:
     assert graph.left_out == 1_000 - len(graph.calls)
     assert graph.calls[0].inputs == {"n": 0}
     assert graph.calls[-1].inputs == {"n": 999}
+
+
+def test_a_module_that_a_long_trace_calls_once_in_its_middle_is_looked_at() -> None:
+    calls = [
+        *(Call("scan", {"n": n}, {"found": f"finding number {n}"}) for n in range(20)),
+        Call("merge", {"items": "many"}, {"merged": "everything merged"}),
+        *(Call("check", {"merged": "everything merged"}, {"ok": f"{n} ok"}) for n in range(60)),
+        Call("end", {"verdicts": "all ok"}, {"answer": "done"}),
+    ]
+    graph = ModuleGraph.of(rollout(*calls, outputs={"answer": "done"}))
+
+    assert graph.left_out == 82 - len(graph.calls)
+    assert len(graph.calls) <= 64
+    assert set(graph.routes()) == {"scan", "merge", "check", "end"}
+    assert [graph.route_at(step) for step in (1, 21, 22, 82, 83)] == [
+        "scan", "merge", "check", "end", "",
+    ]  # fmt: skip
+    assert "[step 21] module: merge" in show_calls(graph)
+    assert "[step 82] module: end" in show_calls(graph)

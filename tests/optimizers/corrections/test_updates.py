@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from drpg_dspy.optimizers.corrections.clusters import Correction, Gradient
 from drpg_dspy.optimizers.corrections.instructions import Instruction, PolicyMemory
 from drpg_dspy.optimizers.corrections.trials import Gate
@@ -225,3 +227,71 @@ def test_everything_survives_being_written_down() -> None:
     for one in (policies, twin):
         judge(one, only(one).id, "Rw" * 10, start=500)
     assert twin.as_plain() == policies.as_plain()
+
+
+def placed(category: str, text: str = TEXT, start: int = 0) -> Correction:
+    return Correction("a", category, text, correction(start=start).gradients)
+
+
+def test_a_correction_for_more_than_where_it_stands_is_tried_and_takes_its_place() -> None:
+    policies = updates()
+    policies.admit([placed("count:numbers")], {})
+    judge(policies, only(policies).id, "RwRwRwRwRwRwRwRw")
+    policies.admit([placed("count", start=7)], {})
+    narrow, wide = policies.instructions
+
+    assert (narrow.category, narrow.status, narrow.cases) == ("count:numbers", "accepted", 2)
+    assert (wide.category, wide.status) == ("count", "trial")
+    judge(policies, wide.id, "RwRwRwRwRwRwRwRw", start=50)
+    assert (only(policies).category, only(policies).status) == ("count", "accepted")
+    assert outcomes(policies)[-2:] == ["superseded", "accepted"]
+
+
+def test_without_a_gate_a_wider_correction_takes_the_place_of_narrower_ones() -> None:
+    policies = updates(gate=None)
+    for place in ("x", "y"):
+        policies.admit([placed(place)], {})
+    policies.admit([placed("")], {})
+
+    assert only(policies).category == ""
+
+
+def test_what_was_given_up_in_one_category_is_tried_in_another() -> None:
+    policies = updates()
+    policies.admit([placed("names")], {})
+    judge(policies, only(policies).id, "WrWrWrWrWrWrWrWrWrWr")
+    policies.admit([placed("names", start=4)], {})
+    policies.admit([placed("dates", start=8)], {})
+
+    assert outcomes(policies)[:2] == ["tried", "given up"]
+    assert policies.counters["corrections_known"] == 1
+    assert (only(policies).category, only(policies).status) == ("dates", "trial")
+
+
+def test_what_was_given_up_before_categories_were_kept_is_known_still() -> None:
+    policies = updates()
+    policies.load_plain({**policies.as_plain(), "dropped": [["a", TEXT]]})
+    policies.admit([placed("")], {})
+
+    assert policies.counters["corrections_known"] == 1
+
+
+@pytest.mark.parametrize("now", [None, "reversed"])
+def test_what_was_accepted_on_verdicts_that_stand_no_more_is_withdrawn(now: str | None) -> None:
+    policies = updates()
+    policies.admit([correction()], {})
+    letters = "RwRwRwRwRwRwRwRw"
+    judge(policies, only(policies).id, letters)
+    accepted = only(policies)
+    grounds = len(accepted.grounds)
+
+    policies.review(lambda rollout: letters[int(rollout[1:])] == "R")
+    assert only(policies) == accepted
+    policies.review(lambda rollout: None if now is None else letters[int(rollout[1:])] != "R")
+
+    assert accepted.status == "accepted"
+    assert accepted.marks == letters[:grounds]
+    assert not list(policies.instructions)
+    assert outcomes(policies)[-1] == "withdrawn"
+    policies.admit([correction(start=30)], {})  # nothing speaks against trying it again
+    assert only(policies).status == "trial"
