@@ -37,7 +37,7 @@ class Applier:
         self.unnoted = 0
         self._text: str | None = None
         self._state = State()
-        self._noted: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str, int]] = set()
         self._lock = threading.Lock()
 
     def state(self) -> State:
@@ -91,7 +91,7 @@ class Applier:
                 stored = self.memory.policy(route, governed.standing) if governed.standing else None
                 served, _ = _parted(stored)
                 if state.approval and proposed is not None and _differs(proposed, served):
-                    self._note(route, proposed, served)
+                    self._note(route, proposed, served, governed.standing or 0)
             if governed.pinned:
                 served = with_pinned(served, governed.pinned, route)
             if required:
@@ -100,9 +100,9 @@ class Applier:
                 policies[route] = served
         return dataclasses.replace(guidance, policies=policies)
 
-    def _note(self, route: str, proposed: Policy, served: Policy | None) -> None:
-        """Keep a proposed policy as a candidate, once."""
-        name = (route, proposed.text)
+    def _note(self, route: str, proposed: Policy, served: Policy | None, stands: int) -> None:
+        """Keep a proposed policy as a candidate, once for each version that stands meanwhile."""
+        name = (route, proposed.text, stands)
         with self._lock:
             if name in self._noted:
                 return
@@ -142,9 +142,11 @@ def with_pinned(policy: Policy | None, pinned: Sequence[Rule], route: str) -> Po
 
 def _with_candidate(text: str | None, stored: Policy) -> dict[str, str]:
     state = State.decode(text)
-    if stored.version in state.route(stored.route).candidates:
-        return {}
-    if stored.version == state.route(stored.route).standing:
+    governed = state.route(stored.route)
+    stands = governed.standing or 0
+    # One that waits already is learned anew once another version stands.
+    waits = governed.candidates.get(stored.version) == stands
+    if waits or stored.version == stands or governed.rejected.get(stored.version) == stands:
         return {}
     return {KEY: state.with_candidate(stored.route, stored.version).encode()}
 

@@ -100,10 +100,8 @@ class RegistryFollower:
 
     def _take_up(self, found: HandMade) -> None:
         seen = self.governance.state().route(found.route).seen
-        if found.champion != seen.get("champion", 0):
-            self._champion(found)
         known = seen.get("newest")
-        if found.newest and found.newest != known:
+        if found.newest > (known or 0):  # an older one is the newest when the last was deleted
             # Before the first look nobody can tell what a person meant by an old version.
             if known is not None or found.newest_is_last:
                 self._stand(found, found.newest, found.newest_text, "newest", self._message(found))
@@ -111,6 +109,8 @@ class RegistryFollower:
                 self.governance.mark_seen(found.route, "newest", found.newest)
         elif known is None:
             self.governance.mark_seen(found.route, "newest", 0)
+        if found.champion != seen.get("champion", 0):  # last: it says which of all versions stands
+            self._champion(found)
 
     def _champion(self, found: HandMade) -> None:
         if found.champion:

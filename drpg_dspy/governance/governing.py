@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from drpg_dspy.exceptions import OutdatedCandidate
 from drpg_dspy.governance.reading import PolicyReader
-from drpg_dspy.governance.state import KEY, Decision, State
+from drpg_dspy.governance.state import KEY, MOST_CANDIDATES, Decision, State
 from drpg_dspy.governance.texts import changed, one_rule, rules_from
 from drpg_dspy.types import Policy, Rule
 
@@ -52,14 +52,16 @@ class Governance(PolicyReader):
         return self._decide(decide, "approve", route, version, author, reason)
 
     def reject(self, spec: str, *, author: str, reason: str = "") -> Decision:
-        """Let a candidate wait no longer."""
+        """Let a candidate wait no longer, nor again while what stands now stands."""
         policy = self.show(spec)
         self._waiting(policy)
 
         def decide(state: State) -> State:
-            left = dict(state.route(policy.route).candidates)
-            left.pop(policy.version, None)
-            return state.with_route(policy.route, candidates=left)
+            governed = state.route(policy.route)
+            left = {v: was for v, was in governed.candidates.items() if v != policy.version}
+            no = {**governed.rejected, policy.version: governed.standing or 0}
+            no = dict(list(no.items())[-MOST_CANDIDATES:])
+            return state.with_route(policy.route, candidates=left, rejected=no)
 
         return self._decide(decide, "reject", policy.route, policy.version, author, reason)
 
@@ -78,6 +80,7 @@ class Governance(PolicyReader):
                 several, longer than :data:`drpg_dspy.arguments.LONGEST_RULE` characters, or
                 holds a control character.
         """
+        _check_author(author)
         self._check_route(route)
         known = self._known(route)
         found = known.get(rule) or Rule(one_rule(rule), author=author)
@@ -132,6 +135,7 @@ class Governance(PolicyReader):
                 :data:`drpg_dspy.arguments.LONGEST_RULE` characters or holds a control
                 character; nothing was changed.
         """
+        _check_author(author)
         self._check_route(route)
         if not isinstance(text, str):
             known = self._known(route)
@@ -156,8 +160,16 @@ class Governance(PolicyReader):
 
         Where nothing else would be used either, no policy is written any more, and its LM calls
         are saved.
+
+        Raises:
+            ValueError: There is no such route, or none is known yet.
         """
         names = self._chosen(route)
+        if not names:
+            raise ValueError(
+                "There is nothing to freeze: no call of the program is on record yet, so its "
+                "routes are not known. Freeze after its first call, or from the program itself."
+            )
         current = {name: self.current(name) for name in names}
         versions = {name: policy.version if policy else 0 for name, policy in current.items()}
 
@@ -258,7 +270,9 @@ class Governance(PolicyReader):
 
     def _hold(self, action: str, route: str, version: int, author: str, reason: str) -> Decision:
         def decide(state: State) -> State:
-            return state.with_route(route, standing=version)
+            waiting = state.route(route).candidates
+            left = {number: parent for number, parent in waiting.items() if number != version}
+            return state.with_route(route, standing=version, candidates=left)
 
         return self._decide(decide, action, route, version, author, reason)
 
@@ -272,8 +286,7 @@ class Governance(PolicyReader):
         reason: str,
         policies: Sequence[Policy] = (),
     ) -> Decision:
-        if not isinstance(author, str) or not author.strip():
-            raise ValueError(f"A decision needs its author, e.g. 'person:ada', got {author!r}.")
+        _check_author(author)
         entry = Decision(0, action, route, version, author, reason, time.time())
         made: dict[str, State] = {}
 
@@ -333,4 +346,13 @@ class Governance(PolicyReader):
             f"{policy.route}@{policy.version} was learned when {before} stood, and now {after} "
             f"stands. What changed in between:\n{lines}\nLook at both, then edit the policy, or "
             "let this very version stand with rollback."
+        )
+
+
+def _check_author(author: str) -> None:
+    """Refuse what names nobody, before anything is written."""
+    good = isinstance(author, str) and author.strip() and author.isprintable()
+    if not good:
+        raise ValueError(
+            f"A decision needs its author, a name in one line, e.g. 'person:ada', got {author!r}."
         )

@@ -53,12 +53,15 @@ class RouteState:
         pinned: Rules that every call gets, whatever else it gets.
         candidates: Learned versions that wait for approval, each with the version that was
             standing when it was learned (0 = none), oldest first.
+        rejected: Versions that were not to wait any more, each with the version that stood then:
+            learned again while that stands, they do not wait again.
         seen: What was taken up from a registry: ``"champion"`` and ``"newest"``, by number there.
     """
 
     standing: int | None = None
     pinned: tuple[Rule, ...] = ()
     candidates: Mapping[int, int] = field(default_factory=dict)
+    rejected: Mapping[int, int] = field(default_factory=dict)
     seen: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -98,7 +101,8 @@ class State:
     def with_candidate(self, route: str, version: int) -> State:
         """Return the state with one more version that waits for approval."""
         governed = self.route(route)
-        waiting = {**governed.candidates, version: governed.standing or 0}
+        others = {v: parent for v, parent in governed.candidates.items() if v != version}
+        waiting = {**others, version: governed.standing or 0}
         kept = dict(list(waiting.items())[-MOST_CANDIDATES:])
         return self.with_route(route, candidates=kept)
 
@@ -132,5 +136,6 @@ def _route(given: Mapping[str, Any]) -> RouteState:
             Rule(**{**rule, "sources": tuple(rule["sources"])}) for rule in given["pinned"]
         ),
         candidates={int(version): parent for version, parent in given["candidates"].items()},
+        rejected={int(version): parent for version, parent in given.get("rejected", {}).items()},
         seen=given["seen"],
     )

@@ -111,7 +111,8 @@ class DynamicCheatsheet(OnlineOptimizer):
         if self.retrieved:
             served = next(iter(experience.rollout.guidance.policies.values()), None)
             if served is not None:
-                self._adopt(Note(rule.id, rule.text, sources=rule.sources) for rule in served.rules)
+                own = (rule for rule in served.rules if not rule.pinned)  # people's are not its own
+                self._adopt(Note(rule.id, rule.text, sources=rule.sources) for rule in own)
             return
         case = _VIEW.show(experience, self.require_card())
         with under(self.policy_lm):

@@ -39,7 +39,10 @@ class Gated(Around):
 
     What was adopted is watched. Once at least ten verdicts came under it and their mean is below
     the band of the policy before (Wilson's 95 % interval of its last verdicts), that policy
-    stands again.
+    stands again. Of verdicts on one answer the last counts.
+
+    What people put above it is no part of it: pinned rules and constraints are given as they stand,
+    in calls and in trials, and what stands is watched beneath them.
 
     For a method that writes a policy for each question, such as DRPG, a gate makes one of them
     stand for all; calls then cost no policy writing, trials do.
@@ -47,8 +50,8 @@ class Gated(Around):
     Args:
         optimizer: The method to guard.
         judge: Judges a new answer to an old question; from labelled examples
-            :func:`~drpg_dspy.optimizers.trial.judged_by`. Answers that it does not know are no
-            part of a trial.
+            :func:`~drpg_dspy.optimizers.trial.judged_by`. Questions that it does not know are no
+            part of a trial; where it has a method ``knows(inputs)``, they are not asked either.
         trial: :class:`~drpg_dspy.optimizers.trial.Replay` or
             :class:`~drpg_dspy.optimizers.trial.Shadow`, each with its own bound on LM calls.
         every: Verdicts from one trial to the next, at least 1.
@@ -95,7 +98,7 @@ class Gated(Around):
         self._standing: Texts = {}
         self._before: Texts = {}
         self._band: float | None = None
-        self._verdicts: list[int] = []
+        self._verdicts: list[tuple[str, int]] = []  # by answer: a verdict may be revised
         self._seen = 0
         self._candidate: Texts = {}
         self._pairs: list[list[int]] = []
@@ -112,6 +115,11 @@ class Gated(Around):
         """The policies that calls are given now, by route."""
         return _policies(self._standing, self.optimizer.name)
 
+    @property
+    def learns_from_unreadable(self) -> bool:  # type: ignore[override]
+        """True: a policy that makes replies unreadable has to be noticed."""
+        return True
+
     def bind_memory(self, memory: Memory) -> None:
         """Let the guarded method know as well."""
         super().bind_memory(memory)
@@ -124,16 +132,21 @@ class Gated(Around):
 
     def propose(self, inputs: Mapping[str, Any], memory: MemoryView) -> Guidance:
         """Return the guarded method's examples with the policies that stand."""
-        plain = self.optimizer.propose_plain(inputs, memory)
-        return dataclasses.replace(plain, policies=self.standing)
+        return self._with_standing(self.optimizer.propose_plain(inputs, memory))
 
     def update(self, experience: Experience, memory: MemoryView) -> None:
         """Let the method learn; watch what stands; begin, go on with or decide a trial."""
-        self.optimizer.update(experience, memory)
+        if self.optimizer.learns_from_unreadable or not experience.rollout.failed:
+            self.optimizer.update(experience, memory)
+        if self._revised(experience, memory):
+            return
         self._seen += 1
-        if _texts(experience.rollout.guidance.policies) == _shown(self._standing):
-            self._verdicts = [*self._verdicts, int(experience.correct)][-self.watch :]
+        if _stood(experience.rollout.guidance.policies, self._standing):
+            self._verdicts.append((experience.id, int(experience.correct)))
+            self._verdicts = self._verdicts[-self.watch :]
             self._watch()
+        if experience.rollout.failed:
+            return  # no case to try anything on
         if self._candidate:
             self._shadow(experience)
         elif self._seen % self.every == 0:
@@ -141,8 +154,7 @@ class Gated(Around):
 
     def consolidate(self, memory: MemoryView) -> Guidance:
         """Return what the method keeps, with the policies that stand instead of its own."""
-        kept = self.optimizer.consolidate(memory)
-        return dataclasses.replace(kept, policies=self.standing)
+        return self._with_standing(self.optimizer.consolidate(memory))
 
     def state_dict(self) -> dict[str, Any]:
         """Return what stands, what stood before, the trial under way, and the method's state."""
@@ -150,7 +162,7 @@ class Gated(Around):
             "standing": self._standing,
             "before": self._before,
             "band": self._band,
-            "verdicts": self._verdicts,
+            "verdicts": [list(each) for each in self._verdicts],
             "seen": self._seen,
             "candidate": self._candidate,
             "pairs": self._pairs,
@@ -164,7 +176,10 @@ class Gated(Around):
         self._standing = dict(state["standing"])
         self._before = dict(state["before"])
         self._band = state["band"]
-        self._verdicts = list(state["verdicts"])
+        self._verdicts = [
+            (str(each[0]), int(each[1])) if isinstance(each, list) else ("", int(each))
+            for each in state["verdicts"]  # before, they had no names
+        ]
         self._seen = state["seen"]
         self._candidate = dict(state["candidate"])
         self._pairs = [list(pair) for pair in state["pairs"]]
@@ -172,17 +187,41 @@ class Gated(Around):
         self.decisions = [dict(one) for one in state["decisions"]]
         self.optimizer.load_state_dict(state["optimizer"])
 
+    def _with_standing(self, guidance: Guidance) -> Guidance:
+        """Return a guidance with what stands instead of what was learned, beneath constraints."""
+        required = {
+            route: tuple(rule for rule in policy.rules if rule.required)
+            for route, policy in guidance.policies.items()
+        }
+        return dataclasses.replace(
+            guidance, policies=_beneath(required, self._standing, self.optimizer.name)
+        )
+
+    def _revised(self, experience: Experience, memory: MemoryView) -> bool:
+        """Put a revised verdict in the place of the one before; tell whether it is one."""
+        known = memory.experience(experience.id) is not None
+        at = next((i for i, (id, _) in enumerate(self._verdicts) if id == experience.id), None)
+        if at is not None:
+            self._verdicts[at] = (experience.id, int(experience.correct))
+            self._watch()
+        return known or at is not None
+
     def _begin(self, experience: Experience, memory: MemoryView) -> None:
         proposed = self.optimizer.propose(experience.rollout.inputs, memory)
         candidate = _plain(proposed.policies)
-        if not candidate or _shown(candidate) == _shown(self._standing):
+        if not candidate or _texts(candidate) == _texts(self._standing):
             return
         self._candidate, self._pairs, self._spent = candidate, [], 0
         if isinstance(self.trial, Shadow):
             return
-        for case in memory.recent(self.trial.cases):
-            if not self._pair(case):
-                break
+        try:
+            for case in memory.recent(self.trial.cases):
+                if not self._pair(case):
+                    break
+        except Exception:  # the learner says why; the next trial begins anew
+            self._log("broken off", 0, 0, len(self._pairs))
+            self._candidate, self._pairs, self._spent = {}, [], 0
+            raise
         self._decide()
 
     def _shadow(self, experience: Experience) -> None:
@@ -192,7 +231,7 @@ class Gated(Around):
     def _pair(self, case: Experience) -> bool:
         """Add one case's verdicts under both; return whether the trial can pay more."""
         purse = Purse(self._exceeded, Usage(calls=self._spent))
-        stood = _texts(case.rollout.guidance.policies) == _shown(self._standing)
+        stood = _stood(case.rollout.guidance.policies, self._standing)
         try:
             with paid_from(purse):
                 after = self._verdict(case, self._candidate)
@@ -214,7 +253,15 @@ class Gated(Around):
             raise ValueError(
                 "A gate tries policies with the program: give it to OnlinePolicyOptimizer."
             )
-        policies = _policies(texts, self.optimizer.name)
+        knows = getattr(self.judge, "knows", None)
+        if knows is not None and not knows(case.rollout.inputs):
+            return None
+        served = case.rollout.guidance.policies
+        people = {
+            route: tuple(rule for rule in policy.rules if rule.pinned)
+            for route, policy in served.items()
+        }
+        policies = _beneath(people, texts, self.optimizer.name)
         guidance = Guidance(policies=policies, shots=case.rollout.guidance.shots)
         rollout = self._rerun(case.rollout.inputs, guidance)
         if rollout.failed:
@@ -233,21 +280,24 @@ class Gated(Around):
         adopted = fixed > broken and by_chance(fixed, broken) <= self.level
         self._log("adopted" if adopted else "kept", fixed, broken, len(self._pairs))
         if adopted:
-            n = len(self._verdicts)
-            self._band = lower_end(sum(self._verdicts), n) if n >= _FEWEST_WATCHED else None
+            n, right = len(self._verdicts), self._right()
+            self._band = lower_end(right, n) if n >= _FEWEST_WATCHED else None
             self._before, self._standing, self._verdicts = self._standing, self._candidate, []
         self._candidate, self._pairs, self._spent = {}, [], 0
 
     def _watch(self) -> None:
         """Let the policy before stand again where what was adopted falls below its band."""
         n = len(self._verdicts)
-        if self._band is None or n < _FEWEST_WATCHED or sum(self._verdicts) / n >= self._band:
+        if self._band is None or n < _FEWEST_WATCHED or self._right() / n >= self._band:
             return
         self._log("rolled back", 0, 0, n)
         self._standing, self._before = self._before, {}
         self._band, self._verdicts = None, []
         # A trial under way was against what stands no more.
         self._candidate, self._pairs, self._spent = {}, [], 0
+
+    def _right(self) -> int:
+        return sum(correct for _, correct in self._verdicts)
 
     def _log(self, what: str, fixed: int, broken: int, n: int) -> None:
         entry = {
@@ -266,10 +316,15 @@ class Gated(Around):
 
 
 def _plain(policies: Mapping[str, Policy]) -> Texts:
+    """Return what was learned, as plain values: without the rules that people put there."""
+    learned = {
+        route: [rule for rule in policy.rules if not rule.pinned]
+        for route, policy in policies.items()
+    }
     return {
-        route: [{**dataclasses.asdict(rule), "sources": list(rule.sources)} for rule in one.rules]
-        for route, one in policies.items()
-        if one.rules
+        route: [{**dataclasses.asdict(rule), "sources": list(rule.sources)} for rule in rules]
+        for route, rules in learned.items()
+        if rules
     }
 
 
@@ -285,9 +340,30 @@ def _policies(texts: Texts, author: str) -> dict[str, Policy]:
     }
 
 
-def _shown(texts: Texts) -> dict[str, str]:
-    return _texts(_policies(texts, ""))
+def _beneath(
+    people: Mapping[str, tuple[Rule, ...]], texts: Texts, author: str
+) -> dict[str, Policy]:
+    """Return policies with people's rules first in them."""
+    policies = _policies(texts, author)
+    for route, rules in people.items():
+        if rules:
+            said = {rule.text for rule in rules}
+            own = policies.get(route) or Policy(route, author=rules[0].author)
+            rest = tuple(rule for rule in own.rules if rule.text not in said)
+            policies[route] = dataclasses.replace(own, rules=(*rules, *rest))
+    return policies
 
 
-def _texts(policies: Mapping[str, Policy]) -> dict[str, str]:
-    return {route: policy.text for route, policy in policies.items() if policy.text}
+def _stood(served: Mapping[str, Policy], standing: Texts) -> bool:
+    """Tell whether a call had what stands, whatever people put above it."""
+    for route in {*served, *standing}:
+        rules = served[route].rules if route in served else ()
+        wanted = {rule["text"] for rule in standing.get(route, ())}
+        learned = {rule.text for rule in rules if not rule.pinned}
+        if not learned <= wanted <= {rule.text for rule in rules}:
+            return False
+    return True
+
+
+def _texts(texts: Texts) -> dict[str, list[str]]:
+    return {route: [rule["text"] for rule in rules] for route, rules in texts.items()}

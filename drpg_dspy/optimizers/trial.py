@@ -73,8 +73,8 @@ def judged_by(examples: Iterable[dspy.Example], metric: Callable[..., Any]) -> J
         metric: Any that :func:`drpg_dspy.judging.judge` understands.
 
     Returns:
-        A function of a call's inputs and its answer; ``None`` = no example has these inputs, so
-        the gate asks nobody about that call.
+        A function of a call's inputs and its answer; ``None`` = no example has these inputs. It
+        tells beforehand which inputs it ``knows``, so that a trial leaves the others alone.
 
     >>> judge = judged_by(
     ...     [dspy.Example(q="6 x 7?", gold="42").with_inputs("q")], lambda e, p: p.a == e.gold
@@ -82,13 +82,23 @@ def judged_by(examples: Iterable[dspy.Example], metric: Callable[..., Any]) -> J
     >>> judge({"q": "6 x 7?"}, dspy.Prediction(a="42")).score, judge({"q": "?"}, None)
     (1.0, None)
     """
-    known = {digest(dict(example.inputs().items())): example for example in examples}
+    return _Labelled(examples, metric)
 
-    def judge(inputs: Mapping[str, Any], answer: Any) -> Any:
-        example = known.get(digest(dict(inputs)))
-        return None if example is None else judge_by_metric(metric, example, answer)
 
-    return judge
+class _Labelled:
+    """Judges the calls whose inputs an example has."""
+
+    def __init__(self, examples: Iterable[dspy.Example], metric: Callable[..., Any]) -> None:
+        self.metric = metric
+        self._known = {digest(dict(example.inputs().items())): example for example in examples}
+
+    def knows(self, inputs: Mapping[str, Any]) -> bool:
+        """Tell whether an example has these inputs."""
+        return digest(dict(inputs)) in self._known
+
+    def __call__(self, inputs: Mapping[str, Any], answer: Any) -> Any:
+        example = self._known.get(digest(dict(inputs)))
+        return None if example is None else judge_by_metric(self.metric, example, answer)
 
 
 def by_chance(fixed: int, broken: int) -> float:

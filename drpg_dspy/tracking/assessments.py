@@ -77,7 +77,8 @@ def pull_feedback(
     (:func:`score_of`), its rationale the text, its source the author. Where several names are in
     use, the last value of each is a subscore. An expectation that a person left beside it is
     added to the text. An assessment that was overridden or deleted no longer counts; when the
-    last one of an answer is gone, its feedback is retracted.
+    last one of an answer is gone, its feedback is retracted. What other ``names`` and ``sources``
+    brought stands as long as its assessment does.
 
     Pulling again changes nothing unless something was changed in MLflow. A verdict that a person
     gave the learner directly, and a retraction, stand unless the assessment is later. A trace of
@@ -112,7 +113,8 @@ def pull_feedback(
         except ValueError as error:
             found.unreadable.append(f"answer {rollout_id}: {error}")
             continue
-        _apply(learner, rollout_id, verdict, found)
+        there = {f"{_ID}{one.assessment_id}" for one in assessments if one.valid is not False}
+        _apply(learner, rollout_id, verdict, there, found)
     if found.unreadable:
         _log.warning(
             "%d assessments are no verdict and change nothing; the first: %s",
@@ -209,7 +211,13 @@ def _verdict(
     return _Verdict(feedback, (last.last_update_time_ms or last.create_time_ms or 0) / 1000)
 
 
-def _apply(learner: _Learner, rollout_id: str, verdict: _Verdict, found: Pulled) -> None:
+def _apply(
+    learner: _Learner, rollout_id: str, verdict: _Verdict, there: Collection[str], found: Pulled
+) -> None:
+    """Let a verdict stand; where none is left, take back ours, if its assessment is gone.
+
+    One that is still ``there`` was only not looked for this time.
+    """
     try:
         history = learner.memory.feedback_history(rollout_id)
     except UnknownRollout:
@@ -219,7 +227,9 @@ def _apply(learner: _Learner, rollout_id: str, verdict: _Verdict, found: Pulled)
     ours = standing is not None and standing.id.startswith(_ID)
     feedback = verdict.feedback
     if feedback is None:
-        if ours:
+        if ours and standing is not None and standing.id in there:
+            found.unchanged += 1
+        elif ours:
             learner.retract(rollout_id)
             found.retracted += 1
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 from drpg_dspy.tracking.prompt_names import distinct_name, prompt_names
 from drpg_dspy.tracking.prompts import IS_PROMPT_TAG
+from drpg_dspy.tracking.reach import answers
 from drpg_dspy.tracking.version_text import template_text, version_text
 
 __all__ = ["HandMade", "RegistryReader"]
@@ -73,7 +74,12 @@ class RegistryReader:
         """Return what stands now for each route that has a prompt.
 
         Whatever the store raises is passed on.
+
+        Raises:
+            ConnectionError: The server does not answer. MLflow itself would try for minutes.
         """
+        if self.uri.startswith(("http://", "https://")) and not answers(self.uri):
+            raise ConnectionError("the server does not answer")
         if not self.ready():
             return []
         if self._client is None:

@@ -243,3 +243,41 @@ def test_a_refused_text_is_forgotten_once_another_stands(memory: SQLiteMemory) -
     current = governance.current("self")
     assert current is not None
     assert current.text == "- A"
+
+
+def test_a_version_that_is_the_newest_since_a_later_one_was_deleted_is_not_taken_up(
+    memory: SQLiteMemory,
+) -> None:
+    both = HandMade("self", PROMPT, newest=3, newest_text="- B", newest_is_last=True)
+    governance, follower = looking(memory, both)
+    follower.look()
+    governance.edit("self", "- C", author="person:ada")
+    _, follower = looking(memory, HandMade("self", PROMPT, newest=2, newest_text="- A"))
+    follower.look()
+
+    current = governance.current("self")
+    assert current is not None
+    assert current.text == "- C"
+
+
+def test_champion_says_which_of_the_versions_made_by_hand_stands(memory: SQLiteMemory) -> None:
+    looking(memory)[1].look()
+    found = HandMade(
+        "self", PROMPT, 2, "- chosen", newest=3, newest_text="- draft", newest_is_last=True
+    )
+    governance, follower = looking(memory, found)
+    follower.look()
+    follower.look()
+
+    current = governance.current("self")
+    assert current is not None
+    assert current.text == "- chosen"
+
+
+def test_a_server_that_does_not_answer_is_a_failure_at_once(memory: SQLiteMemory) -> None:
+    reader = RegistryReader("http://127.0.0.1:9", "shop", ["self"], lambda: False)
+    follower = RegistryFollower(Governance(memory, ["self"]), reader.read)
+
+    assert not follower.look()
+    assert (follower.failures, follower.looks) == (1, 0)
+    assert "does not answer" in follower.last_error

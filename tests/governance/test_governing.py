@@ -366,3 +366,61 @@ def test_a_rule_that_was_learned_may_be_kept_whatever_its_length(play: Play) -> 
     current = play.governance.current("predict")
     assert current is not None
     assert current.version == 2
+
+
+@pytest.mark.parametrize("author", ["", "  ", "ada\nlog", None])
+def test_without_an_author_nothing_is_written(play: Play, author: Any) -> None:
+    play("A")
+    for act in (play.governance.edit, play.governance.pin):
+        with pytest.raises(ValueError, match="needs its author"):
+            act("predict", "NOT THIS", author=author)
+    play.governance.freeze(author=ADA)
+
+    assert play("B") == "- A"
+    assert [policy.text for policy in play.memory.policies("predict")] == ["- A"]
+
+
+def test_a_freeze_before_any_call_is_refused_where_no_route_is_known(memory: SQLiteMemory) -> None:
+    with pytest.raises(ValueError, match="no call of the program is on record yet"):
+        Governance(memory).freeze(author=ADA)
+
+
+def test_a_candidate_that_is_learned_again_may_be_approved_again(play: Play) -> None:
+    play.governance.require_approval(author=ADA)
+    play("A")
+    play("B")
+    first, second = play.governance.status()[0].candidates
+    play.governance.approve(f"predict@{first.version}", author=ADA)
+    play("B")  # now under A
+
+    play.governance.approve(f"predict@{second.version}", author=ADA)
+    assert play("C") == "- B"
+
+
+def test_a_candidate_that_was_rejected_waits_again_once_something_else_stands(play: Play) -> None:
+    play.governance.require_approval(author=ADA)
+    play("A")
+    (candidate,) = play.governance.status()[0].candidates
+    play.governance.reject(f"predict@{candidate.version}", author=ADA)
+    play("A")
+    play.applier = Applier(play.memory)  # as after a restart
+    play("A")
+    assert play.governance.status()[0].candidates == ()
+
+    play.governance.edit("predict", "- X", author=ADA)
+    play("A")
+    assert [one.text for one in play.governance.status()[0].candidates] == ["- A"]
+
+
+@pytest.mark.parametrize("how", ["rollback", "edit"])
+def test_a_candidate_that_a_person_lets_stand_waits_no_more(play: Play, how: str) -> None:
+    play.governance.require_approval(author=ADA)
+    play("A")
+    (candidate,) = play.governance.status()[0].candidates
+    if how == "rollback":
+        play.governance.rollback(f"predict@{candidate.version}", author=ADA)
+    else:
+        play.governance.edit("predict", candidate.text, author=ADA)
+
+    assert play("B") == "- A"
+    assert [one.text for one in play.governance.status()[0].candidates] == ["- B"]

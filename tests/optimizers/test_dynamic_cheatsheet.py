@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
-from drpg_dspy import DynamicCheatsheet
+from drpg_dspy import Combined, ConstraintAdapter, DynamicCheatsheet
 from drpg_dspy.optimizers.books.sizes import estimated_tokens
 from drpg_dspy.testing import ScriptedLM, fields
 
@@ -173,3 +173,18 @@ def test_an_entry_that_commands_the_prompt_is_refused(learner: Any, teach: Any) 
 def test_arguments_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         DynamicCheatsheet(**options)
+
+
+def test_what_people_put_above_a_sheet_is_none_of_its_entries(learner: Any, teach: Any) -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."}, repair=0)
+    sheet = DynamicCheatsheet(retrieved=3)
+    online = learner(Combined(rules, sheet))
+    with dspy.context(lm=play(entries("Roads are in km."))):
+        online.governance.pin("self", "Stay polite.", author="person:ada")
+        teach(online, ("How far is Rome?", 1.0), ("How far is Bern?", 1.0))
+        rules.delete("Tone")
+        online.governance.unpin("self", "Stay polite.", author="person:ada")
+        given = online.predict_one({"context": "", "question": "Ulm?"}).guidance.policies["self"]
+
+    assert sheet.sheet == ("Roads are in km.",)
+    assert given.text == "- Roads are in km."

@@ -10,7 +10,16 @@ import pytest
 
 from drpg_dspy.memory import SQLiteMemory
 from drpg_dspy.online import OnlinePolicyOptimizer
-from drpg_dspy.optimizers import DRPG, Gated, Replay, SelfStreamICL, Shadow, judged_by
+from drpg_dspy.optimizers import (
+    DRPG,
+    Combined,
+    ConstraintAdapter,
+    Gated,
+    Replay,
+    SelfStreamICL,
+    Shadow,
+    judged_by,
+)
 from drpg_dspy.retrieval import HashingEmbedder
 from drpg_dspy.testing.scripted import ScriptedLM, fields
 
@@ -33,7 +42,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rule = GOOD
-        self.spoiled = False
+        self.spoiled = self.mute = False
         self.lm = ScriptedLM(self.reply)
         self.opened: list[OnlinePolicyOptimizer] = []
 
@@ -42,6 +51,8 @@ class World:
         if "coach" in messages[0]["content"]:
             return json.dumps({"rules": [self.rule]})
         n = int(messages[-1]["content"].rsplit("What is it for ", 1)[1].split("?")[0])
+        if self.mute:
+            return ""
         right = (n % 2 == 0 or GOOD in text) and BAD not in text and not self.spoiled
         return fields(answer=str(2 * n if right else n + 1))
 
@@ -49,11 +60,21 @@ class World:
         judge = options.pop("judge", judged_by(EXAMPLES, metric))
         program = dspy.Predict("question -> answer")
         program.lm = self.lm
-        gate = Gated(DRPG(k=4, policy_lm=self.lm, shots=0), judge, **{"every": 5, **options})
+        around, above = options.pop("around", None), options.pop("above", None)
+        method: Any = DRPG(k=4, policy_lm=self.lm, shots=0)
+        inside = Combined(around, method) if around else method
+        gate: Any = Gated(inside, judge, **{"every": 5, **options})
+        gate = Combined(above, gate) if above else gate
         memory = SQLiteMemory(self.folder / "m.sqlite", HashingEmbedder(32))
         learner = OnlinePolicyOptimizer(program, gate, memory=memory, metric=metric)
         self.opened.append(learner)
         return learner
+
+    def ask(self, learner: OnlinePolicyOptimizer, n: int, *, right: bool) -> str:
+        """Ask one question, whose answer is said to be right or wrong; return its name."""
+        rollout = learner.predict_one({"question": EXAMPLES[n].question})
+        learner.learn_one(rollout, right)
+        return rollout.id
 
     def meet(self, learner: OnlinePolicyOptimizer, first: int, last: int) -> list[str]:
         """Ask and judge some questions; return the policy that each call was given."""
@@ -75,8 +96,10 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def gate_of(learner: OnlinePolicyOptimizer) -> Gated:
-    assert isinstance(learner.optimizer, Gated)
-    return learner.optimizer
+    found = learner.optimizer
+    gate = found.optimizer if isinstance(found, Combined) else found
+    assert isinstance(gate, Gated)
+    return gate
 
 
 def test_a_policy_that_repairs_more_than_it_breaks_is_adopted(world: World) -> None:
@@ -177,3 +200,92 @@ def test_answers_that_the_judge_does_not_know_are_no_part_of_a_trial(world: Worl
 def test_a_wrong_argument_is_named(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_constraints_inside_a_gate_are_given_and_are_no_candidates(world: World) -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."}, repair=0)
+    learner = world.learner(around=rules, level=0.2, every=15)
+
+    assert set(world.meet(learner, 0, 15)) == {"- Be kind."}
+    gate = gate_of(learner)
+    assert [policy.text for policy in gate.standing.values()] == [f"- {GOOD}"]
+    assert world.meet(learner, 15, 16) == [f"- Be kind.\n- {GOOD}"]
+    alone = Gated(ConstraintAdapter({"Tone": "Be kind."}, repair=0), len)
+    assert alone.max_lm_calls
+
+
+@pytest.mark.parametrize("above", ["pin", "constraint"])
+def test_what_stands_is_watched_beneath_what_people_put_above_it(world: World, above: str) -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."}, repair=0)
+    learner = world.learner(level=0.2, every=15, **({"above": rules} if above != "pin" else {}))
+    world.meet(learner, 0, 1)
+    if above == "pin":
+        learner.governance.pin("self", "Be kind.", author="person:ada")
+    world.meet(learner, 1, 15)
+    assert world.meet(learner, 15, 16) == [f"- Be kind.\n- {GOOD}"]
+    world.spoiled = True
+    world.meet(learner, 16, 30)
+
+    assert [one["what"] for one in gate_of(learner).decisions][:2] == ["adopted", "rolled back"]
+    assert world.meet(learner, 30, 31) == ["- Be kind."]
+
+
+def test_trials_are_made_under_what_people_put_above(world: World) -> None:
+    rules = ConstraintAdapter({"Tone": "Be kind."}, repair=0)
+    learner = world.learner(above=rules, level=0.2, every=15)
+    world.meet(learner, 0, 15)
+    trials = [text for text in world.lm.texts() if GOOD in text and "coach" not in text]
+
+    assert trials
+    assert all("- Be kind." in text for text in trials)
+
+
+def test_a_verdict_that_is_revised_is_one_verdict(world: World) -> None:
+    learner = world.learner(level=0.2, every=15)
+    world.meet(learner, 0, 15)
+    ids = [world.ask(learner, n, right=True) for n in range(15, 21)]
+    for _ in range(40):
+        learner.feedback(ids[0], 0.0)
+        learner.feedback(ids[0], 0.2)
+
+    assert [one["what"] for one in gate_of(learner).decisions] == ["adopted"]
+    assert gate_of(learner).state_dict()["seen"] == 21
+
+
+def test_a_judge_that_raises_breaks_one_trial_off(world: World) -> None:
+    calls = []
+
+    def judge(inputs: Any, answer: Any) -> Any:
+        calls.append(inputs)
+        if len(calls) == 1:
+            raise RuntimeError("no judge")
+        return judged_by(EXAMPLES, metric)(inputs, answer)
+
+    learner = world.learner(judge=judge, level=0.2, every=15)
+    world.meet(learner, 0, 15)
+    assert [one["what"] for one in gate_of(learner).decisions] == ["broken off"]
+    before = len(world.lm.prompts)
+    world.meet(learner, 15, 16)
+    assert len(world.lm.prompts) == before + 1  # the call itself, and no trial of it
+    world.meet(learner, 16, 30)
+
+    assert [one["what"] for one in gate_of(learner).decisions] == ["broken off", "adopted"]
+
+
+def test_questions_that_no_example_has_are_not_asked_in_a_trial(world: World) -> None:
+    learner = world.learner(judge=judged_by([], metric), level=0.2, every=15)
+    world.meet(learner, 0, 15)
+
+    assert [(one["n"], one["calls"]) for one in gate_of(learner).decisions] == [(0, 0)]
+
+
+def test_a_policy_that_makes_replies_unreadable_is_rolled_back(world: World) -> None:
+    learner = world.learner(level=0.2, every=15)
+    world.meet(learner, 0, 15)
+    world.mute = True
+    for n in range(15, 26):
+        rollout = learner.predict_one({"question": EXAMPLES[n].question})
+        assert rollout.unreadable
+        learner.feedback(rollout.id, 0.0)
+
+    assert [one["what"] for one in gate_of(learner).decisions] == ["adopted", "rolled back"]

@@ -61,5 +61,9 @@ def mlflow_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mlflow_uri(mlflow_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of an empty MLflow store of this test's own; artifacts go to its folder."""
     monkeypatch.chdir(tmp_path)  # MLflow puts the artifacts of a database store under ./mlruns
+    monkeypatch.setattr(
+        "mlflow.tracking.fluent._active_experiment_id", None
+    )  # of a test before, in its store
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
     shutil.copy(mlflow_template, tmp_path / "mlflow.db")
     return f"sqlite:///{tmp_path / 'mlflow.db'}"

@@ -337,3 +337,18 @@ def test_tracking_needs_no_mlflow_to_be_imported() -> None:
     code = "import sys; sys.modules['mlflow'] = None; import drpg_dspy.tracking"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_pull_that_does_not_look_for_an_assessment_leaves_its_verdict(
+    online: OnlinePolicyOptimizer,
+) -> None:
+    prediction = online(question="q")
+    trace_id, id = review(prediction, False, "rude", name="tone")
+    pull_feedback(online)
+    for filters in ({"names": ["correctness"]}, {"sources": ["CODE"]}):
+        found = pull_feedback(online, **filters)
+        assert (found.retracted, found.unchanged) == (0, 1)
+    assert online.memory.feedback(prediction.rollout_id).score == 0.0
+    mlflow.delete_assessment(trace_id=trace_id, assessment_id=id)
+
+    assert pull_feedback(online, names=["correctness"]).retracted == 1
