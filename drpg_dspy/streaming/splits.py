@@ -45,7 +45,7 @@ def share_out(
     Raises:
         ValueError: There are not enough examples for these sizes, or none has the field.
 
-    >>> rows = [dspy.Example(id=str(n), user=str(n % 4), q="?").with_inputs("q") for n in range(8)]
+    >>> rows = [dspy.Example(id=str(n), user=str(n % 4), q=n).with_inputs("q") for n in range(8)]
     >>> parts = share_out(rows, {"construction": 3, "test": 2}, group="user")
     >>> {name: [(row.id, row.user) for row in part] for name, part in parts.items()}
     {'construction': [('0', '0'), ('4', '0'), ('1', '1')], 'test': [('3', '3'), ('7', '3')]}
